@@ -19,7 +19,9 @@ def parse_duration_s(text: str) -> float:
     return _parse(text, _SECONDS, "250ms", default_unit=None)
 
 
-def _parse(text: str, units: dict[str, float] | dict[str, int], example: str, default_unit: str | None) -> float:
+def _parse(
+    text: str, units: dict[str, float] | dict[str, int], example: str, default_unit: str | None
+) -> float:
     match = _QUANTITY.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a quantity; write it like {example}")

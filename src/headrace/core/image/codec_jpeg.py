@@ -1,0 +1,66 @@
+"""JPEG to pixels at a reduced DCT scale, into memory the caller owns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import simplejpeg
+
+from headrace.core.image import jpeg_scans
+from headrace.core.image.decode_plan import DecodePlan
+from headrace.core.image.formats import Malformed
+from headrace.core.image.resize import view_as_image
+from headrace.errors import ImageError
+from headrace.records.image import Header, Pixels, Uint8Array
+
+Take = Callable[[int], tuple[Uint8Array, Callable[[], None]]]
+"""Asks for at least so many bytes: uint8[n] and how to give them back."""
+
+_HARMLESS = ("extraneous bytes before marker",)
+"""Warnings of libjpeg that leave the picture whole: stray bytes that phones and editors put between segments."""
+
+
+def reads(header: Header) -> bool:
+    """CMYK and 12-bit files go the general way."""
+    return header.colour != "cmyk" and header.bits == 8
+
+
+def decode(data: bytes, header: Header, plan: DecodePlan, take: Take) -> Pixels:
+    """uint8[h, w, 4] or, for grey, [h, w]. Raises ImageError for truncated or corrupt data; ValueError when the layout is not read here."""
+    if plan.skip_scans:
+        data = _without_unneeded_scans(data, header, plan)
+    width, height = plan.size(header)
+    colour, channels = ("GRAY", 1) if header.colour == "grey" else ("RGBX", 4)
+    memory, release = take(width * height * channels)
+    try:
+        array = _decode(data, colour, width, height, memory)
+    except BaseException:
+        release()
+        raise
+    array = array[..., 0] if channels == 1 else array
+    return Pixels(view_as_image(array), header.orientation, plan.eighths / 8, release=release)
+
+
+def _without_unneeded_scans(data: bytes, header: Header, plan: DecodePlan) -> bytes:
+    try:
+        return jpeg_scans.reduced(data, header, plan.eighths) or data
+    except Malformed as problem:
+        raise ImageError(f"the JPEG is truncated or corrupt: {problem}") from None
+
+
+def _decode(data: bytes, colour: str, width: int, height: int, memory: Uint8Array) -> Uint8Array:
+    try:
+        return simplejpeg.decode_jpeg(data, colour, min_width=width, min_height=height, buffer=memory)
+    except ValueError as problem:
+        if not any(text in str(problem) for text in _HARMLESS):
+            raise _named(problem) from None
+    return simplejpeg.decode_jpeg(
+        data, colour, min_width=width, min_height=height, buffer=memory, strict=False
+    )
+
+
+def _named(problem: ValueError) -> Exception:
+    text = str(problem)
+    if "ubsampling" in text or "Unsupported" in text:
+        return problem
+    return ImageError(f"the JPEG is truncated or corrupt: {text}")

@@ -1,0 +1,114 @@
+"""JPEG (ITU-T T.81): the walk over its marker segments up to the first scan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headrace.core.image.formats import Malformed
+from headrace.core.image.formats.exif import orientation
+from headrace.records.image import Header
+
+MAGIC = b"\xff\xd8\xff"
+
+SOI, EOI, SOS, DQT, DHT, DRI = 0xD8, 0xD9, 0xDA, 0xDB, 0xC4, 0xDD
+_STANDALONE = frozenset({0x01, *range(0xD0, 0xD9)})
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {DHT, 0xC8, 0xCC}
+_DECODABLE = frozenset({0xC0, 0xC1, 0xC2})
+"""Baseline, extended and progressive Huffman; the rest (lossless, hierarchical, arithmetic) no decoder here reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One marker segment: `data[start:end]` is its payload, without marker and length."""
+
+    marker: int
+    start: int
+    end: int
+
+
+def segments(data: bytes, at: int = 2) -> Iterator[Segment]:
+    """Marker segments from `at` up to and including the next SOS or EOI. Raises Malformed when one leaves the data."""
+    size = len(data)
+    while True:
+        at = data.find(b"\xff", at)
+        if at < 0 or at + 1 >= size:
+            raise Malformed("the JPEG ends before its first scan")
+        marker = data[at + 1]
+        if marker in (0x00, 0xFF):
+            at += 1
+            continue
+        at += 2
+        if marker in _STANDALONE:
+            continue
+        if marker == EOI:
+            yield Segment(marker, at, at)
+            return
+        length = int.from_bytes(data[at : at + 2], "big")
+        if length < 2 or at + length > size:
+            raise Malformed(f"JPEG segment 0x{marker:02x} at byte {at - 2} is cut off")
+        yield Segment(marker, at + 2, at + length)
+        if marker == SOS:
+            return
+        at += length
+
+
+def read(data: bytes) -> Header:
+    """The header. Raises Malformed."""
+    turn, icc, adobe, frame = 1, False, None, None
+    for segment in segments(data):
+        payload = data[segment.start : min(segment.end, segment.start + 65_536)]
+        if segment.marker in _FRAMES:
+            frame = _frame(segment.marker, payload)
+        elif segment.marker == 0xE1 and payload.startswith(b"Exif\0\0"):
+            turn = orientation(payload[6:])
+        elif segment.marker == 0xE2 and payload.startswith(b"ICC_PROFILE\0"):
+            icc = True
+        elif segment.marker == 0xEE and payload.startswith(b"Adobe") and len(payload) >= 12:
+            adobe = payload[11]
+        elif segment.marker == EOI:
+            break
+    if frame is None:
+        raise Malformed("the JPEG has no frame header")
+    marker, bits, height, width, components = frame
+    identifiers = bytes(identifier for identifier, _, _ in components)
+    return Header(
+        format="jpeg",
+        width=width,
+        height=height,
+        orientation=turn,
+        channels=len(components),
+        bits=bits,
+        progressive=marker == 0xC2,
+        sampling=tuple((h, v) for _, h, v in components),
+        colour=_colour(len(components), adobe, identifiers),
+        icc=icc,
+    )
+
+
+def _frame(marker: int, payload: bytes) -> tuple[int, int, int, int, list[tuple[int, int, int]]]:
+    if marker not in _DECODABLE:
+        raise Malformed(
+            f"this kind of JPEG (SOF marker 0x{marker:02x}: lossless, hierarchical or arithmetic) is not read"
+        )
+    if len(payload) < 6 or len(payload) < 6 + 3 * payload[5]:
+        raise Malformed("the JPEG frame header is cut off")
+    bits, height, width = payload[0], int.from_bytes(payload[1:3], "big"), int.from_bytes(payload[3:5], "big")
+    if not width or not height:
+        raise Malformed(f"the JPEG says its size is {width}x{height}")
+    if payload[5] not in (1, 3, 4):
+        raise Malformed(f"the JPEG has {payload[5]} components, not 1, 3 or 4")
+    components = [
+        (payload[at], payload[at + 1] >> 4, payload[at + 1] & 15) for at in range(6, 6 + 3 * payload[5], 3)
+    ]
+    if any(not 1 <= factor <= 4 for _, h, v in components for factor in (h, v)):
+        raise Malformed("a JPEG sampling factor is not 1 to 4")
+    return marker, bits, height, width, components
+
+
+def _colour(components: int, adobe: int | None, identifiers: bytes) -> str:
+    if components == 1:
+        return "grey"
+    if components == 4:
+        return "cmyk"
+    return "rgb" if adobe == 0 or (adobe is None and identifiers == b"RGB") else "ycc"
