@@ -1,8 +1,8 @@
-"""Which ASGI server costs least for image bodies? `python -m bench.asgi_servers [--rounds 5] [--only NAME ...]`
+"""Which ASGI server costs least for image bodies: `python -m bench.asgi_servers [--rounds N] [--only NAME]`.
 
 Each candidate serves the same bare ASGI application from a process of its own. All stay up for the whole run,
-and each round loads them one after another, so that a busy neighbour hurts all alike. The main figure is the CPU
-time (user + system) of the server process and its children per request; requests/s depend on what else the
+and each round loads them one after another, so that a busy neighbour hurts all alike. The main figure is the
+CPU time (user + system) of the server process and its children per request; requests/s depend on what else the
 machine does. The client is another process, its CPU is shown apart. Candidates not installed are skipped.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib
+import importlib.util
 import json
 import os
 import signal
@@ -117,7 +118,7 @@ CANDIDATES: dict[str, tuple[str, Callable[..., None], tuple[Any, ...]]] = {
     "uvicorn-h11-uvloop": ("uvicorn h11 uvloop", serve_uvicorn, ("h11", "uvloop")),
     "uvicorn-zttp-uvloop": ("uvicorn zttp uvloop", serve_uvicorn, ("zttp", "uvloop")),
     "granian-uvloop": ("granian uvloop", serve_granian, ("uvloop", 1)),
-    "granian-uvloop-2threads": ("granian uvloop", serve_granian, ("uvloop", 2)),
+    "granian-2-threads": ("granian uvloop", serve_granian, ("uvloop", 2)),
     "granian-asyncio": ("granian", serve_granian, ("asyncio", 1)),
     "granian-embedded": ("granian uvloop", serve_granian_embedded, ()),
     "hypercorn-uvloop": ("hypercorn uvloop", serve_hypercorn, ()),
@@ -126,7 +127,7 @@ CANDIDATES: dict[str, tuple[str, Callable[..., None], tuple[Any, ...]]] = {
 
 
 class Client(asyncio.Protocol):
-    """Sends prebuilt bytes, counts the answer by its content-length, and sends again until no ticket is left."""
+    """Sends prebuilt bytes, counts the answer by its content-length, and sends again while tickets are left."""
 
     def __init__(self, request: bytes, tickets: Iterator[int], finished: asyncio.Future[None]) -> None:
         self.request, self.tickets, self.finished = request, tickets, finished
@@ -159,7 +160,7 @@ class Client(asyncio.Protocol):
             self.go()
 
 
-async def load(port: int, size: int, path: str, total: int, connections: int) -> dict[str, float]:
+async def load(path: str, port: int, size: int, total: int, connections: int) -> dict[str, float]:
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: image/jpeg\r\nContent-Length: {size}\r\n\r\n"
     request, tickets = head.encode() + os.urandom(size), iter(range(total))
     loop = asyncio.get_running_loop()
@@ -188,12 +189,10 @@ def tree_cpu_s(pid: int) -> float:
 
 def start(name: str) -> tuple[subprocess.Popen[bytes], int] | None:
     """A serving process and its port; None, with a line, where the candidate does not run here."""
-    for module in CANDIDATES[name][0].split():
-        try:
-            importlib.import_module(module)
-        except ImportError:
-            print(f"skipped {name}: {module} is not installed")
-            return None
+    missing = [module for module in CANDIDATES[name][0].split() if not importlib.util.find_spec(module)]
+    if missing:
+        print(f"skipped {name}: not installed: {', '.join(missing)}")
+        return None
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -210,8 +209,14 @@ def start(name: str) -> tuple[subprocess.Popen[bytes], int] | None:
 
 def sample(pid: int, port: int, size: int, path: str, total: int, connections: int) -> Sample:
     before = tree_cpu_s(pid)
-    words = map(str, (port, size, path, total, connections))
-    client = [sys.executable, "-m", __spec__.name, "--load", *words]
+    client = [
+        sys.executable,
+        "-m",
+        __spec__.name,
+        "--load",
+        *path,
+        *map(str, (port, size, total, connections)),
+    ]
     report = json.loads(subprocess.run(client, check=True, stdout=subprocess.PIPE).stdout)
     cpu_ms, client_ms = (tree_cpu_s(pid) - before) * 1e3 / total, report["client_cpu_s"] * 1e3 / total
     return Sample(cpu_ms, total / report["wall_s"], client_ms)
@@ -259,9 +264,8 @@ def main() -> None:
         _, serve, options = CANDIDATES[args.serve[0]]
         serve(int(args.serve[1]), *options)
     elif args.load:
-        port, size, path, total, connections = args.load
-        job = load(int(port), int(size), path, int(total), int(connections))
-        print(json.dumps(importlib.import_module("uvloop").run(job)))
+        numbers = [int(word) for word in args.load[1:]]
+        print(json.dumps(importlib.import_module("uvloop").run(load(args.load[0], *numbers))))
     else:
         measure(args.only, args.rounds, args.connections)
 

@@ -140,3 +140,9 @@ class InferenceFailed(HeadraceError):
     """The model raised on a batch whose images were prepared without error."""
 
     code, http_status = "inference_failed", 500
+
+
+class InternalError(HeadraceError):
+    """A fault of headrace itself; the log has the traceback."""
+
+    code, http_status = "internal", 500

@@ -8,8 +8,8 @@ that the kernel writes into a buffer the caller owns; a reused one costs no page
 with stock uvicorn and @HERE@ ms here; a 20 KB body takes the stock path. Raising uvicorn's high-water mark
 instead was measured too, and costs more than stock: more fresh memory, more page faults.
 
-**Heads are bounded** in time and size. Stock uvicorn waits for ever for the headers of a connection, and
-keeps any amount of them. Here the first is answered 408, the second 431, and the connection closes.
+**Heads are bounded** in time and size. Stock uvicorn waits for ever for the headers of a request, and keeps any
+amount of them. Here a slow head is answered 408, a large one 431, and the connection closes.
 
 Use: `uvicorn.Config(app, http=BodyProtocol, ws="none")`. It leans on names inside uvicorn: `cycle.body`,
 `more_body`, `message_event`, `keep_alive`, `waiting_for_100_continue`, `response_complete`, and `flow`.
@@ -35,7 +35,7 @@ DIRECT_MIN_BYTES = 64 * 1024
 
 
 async def read_body(scope: Scope, receive: Receive, buffer: memoryview) -> int:
-    """Reads the whole body to the start of `buffer`, returns its length. Call it once, before any `receive()`.
+    """Reads the whole body to the start of `buffer`, returns its length. Call it once and before `receive()`.
 
     After it, `receive()` waits for the disconnect. Raises ClientGone, and BodyTooLarge for a body that does
     not fit. Once it is cancelled, nothing writes to `buffer` any more, and the connection closes after the
@@ -59,20 +59,22 @@ async def read_body(scope: Scope, receive: Receive, buffer: memoryview) -> int:
 
 
 class BoundedHeadProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, with a deadline and a size limit for the request line and headers."""
+    """uvicorn's protocol, with a limit on the size of a head, and no wait without an end for the next one.
+
+    A connection is always in one of three states: a request is being served, uvicorn's keep-alive timer runs,
+    or the timer here runs: before and inside a head, and while the rest of a refused body comes in.
+    """
 
     head_timeout_s = 10.0
-    """From the connection, or from the first byte of a later request, to the end of its headers."""
     head_max_bytes = 64 * 1024
     """Checked after each read, so that one read (256 KiB at most) may pass it."""
 
-    _in_head = True
     _head_bytes = 0
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._start_head_timer()
+        self._head_timer = self.loop.call_later(self.head_timeout_s, self._head_too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_head_timer()
@@ -80,25 +82,24 @@ class BoundedHeadProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if not self._in_head:
-            self._stop_head_timer()
-        elif not self.transport.is_closing():
+        if self._inside_head():
             self._head_bytes += len(data)
             if self._head_bytes > self.head_max_bytes:
                 self._refuse(b"431 Request Header Fields Too Large")
-            elif self._head_timer is None:
-                self._start_head_timer()
+        else:
+            self._head_bytes = 0
+        if self._serving():
+            self._stop_head_timer()
+        elif self._head_timer is None and not self.transport.is_closing():
+            self._head_timer = self.loop.call_later(self.head_timeout_s, self._head_too_slow)
 
-    def on_message_begin(self) -> None:
-        self._in_head, self._head_bytes = True, 0
-        super().on_message_begin()
+    def _inside_head(self) -> bool:
+        return (
+            self.scope is not None and "method" not in self.scope
+        )  # uvicorn adds it when the head is complete
 
-    def on_headers_complete(self) -> None:
-        self._in_head = False
-        super().on_headers_complete()
-
-    def _start_head_timer(self) -> None:
-        self._head_timer = self.loop.call_later(self.head_timeout_s, self._head_too_slow)
+    def _serving(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
 
     def _stop_head_timer(self) -> None:
         if self._head_timer is not None:
@@ -106,15 +107,10 @@ class BoundedHeadProtocol(HttpToolsProtocol):
             self._head_timer = None
 
     def _head_too_slow(self) -> None:
-        if self.cycle is None or self.cycle.response_complete:
-            self._refuse(b"408 Request Timeout")
-        else:  # the request before it is still being answered
-            self._start_head_timer()
+        self._refuse(b"408 Request Timeout")
 
     def _refuse(self, status: bytes) -> None:
-        if self.transport.is_closing():
-            return
-        if self.cycle is None or self.cycle.response_complete:
+        if self._inside_head() and not self._serving() and not self.transport.is_closing():
             self.transport.write(b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n" % status)
         self.transport.close()
 
@@ -129,11 +125,11 @@ class BodyProtocol(BoundedHeadProtocol):
         super().on_headers_complete()
         if self.cycle is earlier or (earlier is not None and not earlier.response_complete):
             return  # an upgrade, or pipelined behind a request not answered yet: the stock way serves it
-        length = next((int(value) for name, value in self.headers if name == b"content-length"), 0)
-        if length > DIRECT_MIN_BYTES:
-            self._offered = self.cycle, length
-            self.cycle.scope["extensions"] = {EXTENSION: {"read": self._read_into}}
-            self.flow.pause_reading()  # until the caller has a buffer for it
+        for name, value in self.headers:
+            if name == b"content-length" and int(value) > DIRECT_MIN_BYTES:
+                self._offered = self.cycle, int(value)
+                self.cycle.scope["extensions"] = {EXTENSION: {"read": self._read_into}}
+                self.flow.pause_reading()  # until the caller has a buffer for it
 
     async def _read_into(self, buffer: memoryview) -> int:
         if self._offered is None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
-
 from headrace.core.image.geometry import place
 from headrace.errors import ImageError, ImageTooLarge
 from headrace.records.image import Header
 from headrace.records.recipe import Recipe
 from headrace.units import format_bytes
-
-Fidelity = Literal["fast", "exact"]
 
 EIGHTHS = (1, 2, 4, 8)
 """DCT scales with a SIMD inverse transform in libjpeg-turbo; 3/8, 5/8 and 6/8 are slower than 4/8 (measured: 29 ms against 25 ms)."""
@@ -43,9 +39,9 @@ class DecodePlan:
 
 
 def plan_decode(
-    header: Header, recipe: Recipe, fidelity: Fidelity, skip_scans: bool, limits: Limits
+    header: Header, recipe: Recipe, fidelity: str, skip_scans: bool, limits: Limits
 ) -> DecodePlan:
-    """The cheapest decode that the recipe's oversampling allows. Raises ImageTooLarge or ImageError; nothing was allocated."""
+    """The cheapest decode that the recipe's oversampling allows under `fidelity`, fast or exact. Raises ImageTooLarge or ImageError; nothing was allocated."""
     _check_size(header, limits)
     reducible = header.format == "jpeg" and fidelity == "fast"
     eighths = _eighths(header, recipe) if reducible else 8

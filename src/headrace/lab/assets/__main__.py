@@ -17,10 +17,10 @@ def main(arguments: list[str] | None = None) -> int:
     """The exit code: 0, or the error's own, with one line that says what to do."""
     parser = argparse.ArgumentParser("python -m headrace.lab.assets", description=__doc__)
     parser.add_argument(
-        "--deep", action="store_true", help="read every file and compare checksums, not only sizes and times"
+        "--deep", action="store_true", help="compare every checksum, not only sizes and times"
     )
     parser.add_argument(
-        "--retry", action="store_true", help="ask again for Debian packages that could not be had before"
+        "--retry", action="store_true", help="ask again for Debian packages that were skipped"
     )
     parser.add_argument("--where", action="store_true", help="print the folder and do nothing")
     chosen = parser.parse_args(arguments)
@@ -29,7 +29,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     started = time.monotonic()
     try:
-        root = fetch(lambda line: print(line, flush=True), deep=chosen.deep, retry=chosen.retry)
+        root = fetch(
+            lambda line: print(line + "\n", end="", flush=True), deep=chosen.deep, retry=chosen.retry
+        )
     except HeadraceError as error:
         print(f"assets: {error}", file=sys.stderr)
         return error.exit_code

@@ -1,8 +1,8 @@
 """Take named files out of an archive, and nothing else.
 
-An archive is somebody else's list of file names, so it decides nothing here: what is kept and where it lands is written
-in `catalogue.py`. A name that climbs out of its folder, a link where a file is expected, or a file longer than promised
-ends the run.
+An archive is somebody else's list of file names, so it decides nothing here: what is kept and where it lands is
+written in `catalogue.py`. A name that climbs out of its folder, a link where a file is expected, or a file longer than
+allowed ends the run.
 """
 
 from __future__ import annotations
@@ -19,15 +19,28 @@ from headrace.errors import AssetError
 from headrace.lab.assets.files import CHUNK, write_atomically
 
 MIB = 1 << 20
-IMAGE_SUFFIXES = frozenset(".png .jpg .jpeg .gif .webp .avif .heic .heif .hif .tif .tiff .bmp".split())
+IMAGE_SUFFIXES = (
+    ".png",
+    ".jpg",
+    ".jpeg",
+    ".gif",
+    ".webp",
+    ".avif",
+    ".heic",
+    ".heif",
+    ".hif",
+    ".tif",
+    ".tiff",
+    ".bmp",
+)
 
 
 @dataclass(frozen=True)
 class Keep:
     """Files to take out.
 
-    `inside` names one member, or all images below a folder when it ends in `/*`; those longer than `max_bytes` and those
-    in `skip` stay behind. `to` is the target below the cache; a target ending in `/` receives flattened names.
+    `inside` names one member, or all images below a folder when it ends in `/*`; those longer than `max_bytes` and
+    those in `skip` stay behind. `to` is the target below the cache; one ending in `/` receives flattened names.
     """
 
     inside: str
@@ -63,7 +76,8 @@ class Archive:
     """Zip and tar behind one face."""
 
     def __init__(self, path: Path) -> None:
-        self._file = zipfile.ZipFile(path) if zipfile.is_zipfile(path) else tarfile.open(path)
+        zipped = path.suffix in {".whl", ".zip"}
+        self._file = zipfile.ZipFile(path) if zipped else tarfile.open(path)  # noqa: SIM115 -- see close()
 
     def close(self) -> None:
         self._file.close()
@@ -96,7 +110,7 @@ def safe_name(raw: str) -> str:
 
 
 def unpack(archive: Path, keeps: Sequence[Keep], root: Path) -> list[str]:
-    """Write the wanted members below `root`; returns their names there. Raises AssetError when a rule found nothing."""
+    """Write the wanted members below `root`; returns their names there. A rule that finds nothing is an error."""
     written: dict[str, Keep] = {}
     try:
         with closing(Archive(archive)) as source:
@@ -113,6 +127,7 @@ def unpack(archive: Path, keeps: Sequence[Keep], root: Path) -> list[str]:
 def _keep_member(
     source: Archive, member: Member, keeps: Sequence[Keep], root: Path, written: dict[str, Keep]
 ) -> None:
+    """Write the member wherever a rule wants it, and note that in `written`."""
     for keep in keeps:
         target = keep.target(member.name)
         if target is None or (member.size > keep.max_bytes and keep.inside.endswith("/*")):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from headrace.lab.assets.archives import MIB, Keep
 
+FOLDERS = ("sources", "model", "photos", "awkward", "licences")
 NATURAL = "photos/natural/"
 LARGE_BASELINE = "photos/large_baseline/"
 LARGE_PROGRESSIVE = "photos/large_progressive/"
@@ -26,10 +27,28 @@ _THUMBOR = "thumbor-7.8.0/"
 _HEIF = "pillow_heif-1.8.1/"
 _HEIF_AWKWARD = AWKWARD + "pillow-heif/"
 _LXQT_PHOTOS = (
-    "Butterfly-Kenneth-Wimer.jpg after-the-rain.jpg appleflower.png beam.png butterfly.png cloud.png drop.png "
-    "flowers.png fog.jpg this-is-not-windows.jpg"
-).split()
-_SCIKIT_PHOTOS = "astronaut.png camera.png chelsea.png coffee.png motorcycle_left.png motorcycle_right.png rocket.jpg".split()
+    "Butterfly-Kenneth-Wimer.jpg",
+    "after-the-rain.jpg",
+    "appleflower.png",
+    "beam.png",
+    "butterfly.png",
+    "cloud.png",
+    "drop.png",
+    "flowers.png",
+    "fog.jpg",
+    "this-is-not-windows.jpg",
+)
+_SCIKIT_PHOTOS = (
+    "astronaut.png",
+    "camera.png",
+    "chelsea.png",
+    "coffee.png",
+    "motorcycle_left.png",
+    "motorcycle_right.png",
+    "rocket.jpg",
+)
+_HENNER = "Christophe_Henner_-_June_2016.jpg"
+_PAUMIER = "10_years_of_Wikipedia_by_Guillaume_Paumier.jpg"
 
 
 def _awkward(inside: str, source: str, skip: tuple[str, ...] = ()) -> Keep:
@@ -54,11 +73,9 @@ KEEPS: Mapping[str, tuple[Keep, ...]] = {
         Keep("skimage/data/README.txt", "licences/scikit-image-data.txt"),
     ),
     "thumbor": (
-        Keep(f"{_THUMBOR}tests/fixtures/images/Christophe_Henner_-_June_2016.jpg", NATURAL),
-        Keep(f"{_THUMBOR}tests/fixtures/images/10_years_of_Wikipedia_by_Guillaume_Paumier.jpg", NATURAL),
-        _awkward(
-            f"{_THUMBOR}tests/fixtures/images/*", "thumbor", skip=("Christophe_Henner_-_June_2016.jpg",)
-        ),
+        Keep(f"{_THUMBOR}tests/fixtures/images/{_HENNER}", NATURAL),
+        Keep(f"{_THUMBOR}tests/fixtures/images/{_PAUMIER}", NATURAL),
+        _awkward(f"{_THUMBOR}tests/fixtures/images/*", "thumbor", skip=(_HENNER,)),
         _awkward(f"{_THUMBOR}integration_tests/imgs/*", "thumbor-integration"),
         Keep(f"{_THUMBOR}LICENSE", "licences/thumbor.txt"),
     ),
@@ -89,8 +106,8 @@ KEEPS: Mapping[str, tuple[Keep, ...]] = {
 class LargePicture:
     """A camera photograph made into a phone-like JPEG.
 
-    `size` crops and scales; None keeps the camera's own pixels. `grain` is the deviation of the noise given back to a
-    photograph that lost its own to compression, in steps of 255.
+    `size` crops and scales; None keeps the camera's own pixels. `grain` is the standard deviation, in steps of 255,
+    of the noise given back to a photograph that lost its own to compression.
     """
 
     name: str
@@ -105,8 +122,8 @@ LARGE: tuple[LargePicture, ...] = (
     LargePicture("arrow", _HEIF_AWKWARD + "heif_other__arrow.heic"),
     LargePicture("cat", _HEIF_AWKWARD + "heif_other__cat.hif", png=True, grain=1.5),
     LargePicture("guitar", _HEIF_AWKWARD + "heif_special__guitar_cw90.hif", size=(3000, 4000), grain=2.0),
-    LargePicture("portrait", NATURAL + "Christophe_Henner_-_June_2016.jpg", size=(4000, 3000), png=True),
-    LargePicture("speaker", NATURAL + "10_years_of_Wikipedia_by_Guillaume_Paumier.jpg"),
+    LargePicture("portrait", NATURAL + _HENNER, size=(4000, 3000), png=True),
+    LargePicture("speaker", NATURAL + _PAUMIER),
     LargePicture("leaves", NATURAL + "Dragonfly_by_Bolly.jpg"),
     LargePicture("sunset", NATURAL + "sunset_by_Aitzol_Berasategi.jpg", grain=1.5),
     LargePicture("dandelions", NATURAL + "seeding_by_Clements_Engelhardt.jpg", size=(3984, 2988)),

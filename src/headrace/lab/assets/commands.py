@@ -49,9 +49,7 @@ def run_command(command: Sequence[str], cwd: Path, output: Path | None = None) -
                 timeout=TIMEOUT_S,
             )
         except subprocess.TimeoutExpired:
-            raise AssetError(
-                f"{command[0]} did not end within {TIMEOUT_S:.0f} s; run again when the network is faster"
-            ) from None
+            raise AssetError(f"{command[0]} did not end within {TIMEOUT_S:.0f} s; run again later") from None
         except OSError as error:
             raise AssetError(f"{command[0]} cannot be started: {error}") from error
     return Outcome(ended.returncode, ended.stderr.decode("utf-8", "replace"))

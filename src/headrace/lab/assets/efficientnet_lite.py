@@ -1,8 +1,8 @@
 """Write EfficientNet-Lite0 as ONNX from its published weights, without torch.
 
-The network is small enough to be written down as a table; torch would cost a gigabyte of installation for one export.
-Batch normalisation is folded into the convolutions (in float64, rounded once), as an exporter would do, and padding is
-written out as numbers instead of `auto_pad`, because some runtimes accept only explicit padding.
+The network is small enough to be written down as a table; torch would cost a gigabyte of installation for one
+export. Batch normalisation is folded into the convolutions (in float64, rounded once), as an exporter would do, and
+padding is written out as numbers instead of `auto_pad`, because some runtimes accept only explicit padding.
 """
 
 from __future__ import annotations
@@ -81,9 +81,7 @@ class Graph:
         try:
             return self.weights[name]
         except KeyError:
-            raise AssetError(
-                f"the weights file has no {name}; it does not belong to EfficientNet-Lite0"
-            ) from None
+            raise AssetError(f"the weights file has no {name}; it is not EfficientNet-Lite0's") from None
 
     def convolution(
         self, signal: Signal, source: str, norm: str, stride: int = 1, depthwise: bool = False
@@ -108,10 +106,8 @@ class Graph:
         return Signal(name, signal.channels, signal.side)
 
     def _folded(self, source: str, norm: str) -> tuple[Array, Array]:
-        gain, shift, mean, variance = (
-            self.weight(f"{norm}.{part}").astype(np.float64)
-            for part in ("weight", "bias", "running_mean", "running_var")
-        )
+        parts = ("weight", "bias", "running_mean", "running_var")
+        gain, shift, mean, variance = (self.weight(f"{norm}.{part}").astype(np.float64) for part in parts)
         factor = gain / np.sqrt(variance + _BATCH_NORM_EPSILON)
         kernel = self.weight(f"{source}.weight") * factor[:, None, None, None]
         return kernel, shift - mean * factor
@@ -150,13 +146,12 @@ def _block(graph: Graph, entry: Signal, prefix: str, stage: Stage, stride: int) 
     signal = entry
     if stage.expansion != 1:
         signal = graph.relu6(graph.convolution(signal, f"{prefix}._expand_conv", f"{prefix}._bn0"))
-    filtered = graph.convolution(
-        signal, f"{prefix}._depthwise_conv", f"{prefix}._bn1", stride, depthwise=True
-    )
-    signal = graph.convolution(graph.relu6(filtered), f"{prefix}._project_conv", f"{prefix}._bn2")
+    depthwise, norm = f"{prefix}._depthwise_conv", f"{prefix}._bn1"
+    signal = graph.relu6(graph.convolution(signal, depthwise, norm, stride, depthwise=True))
+    signal = graph.convolution(signal, f"{prefix}._project_conv", f"{prefix}._bn2")
     if signal.channels != stage.channels:
         raise AssetError(
-            f"{prefix} has {signal.channels} channels instead of {stage.channels}; not EfficientNet-Lite0"
+            f"{prefix} ends in {signal.channels} channels; EfficientNet-Lite0 has {stage.channels}"
         )
     if stride == 1 and entry.channels == signal.channels:
         name = graph.node("Add", [signal.name, entry.name], f"{signal.name}.residual")

@@ -21,7 +21,7 @@ from headrace.errors import AssetError
 from headrace.lab.assets import catalogue
 from headrace.lab.assets.archives import unpack
 from headrace.lab.assets.commands import Runner, run_command
-from headrace.lab.assets.files import cache_root, only_one, write_atomically
+from headrace.lab.assets.files import cache_root, only_one, replacing, sweep, write_atomically
 from headrace.lab.assets.lock import Package, packages
 from headrace.lab.assets.manifest import Manifest
 from headrace.lab.assets.registries import Progress, data_of_debian, download
@@ -30,6 +30,7 @@ KEEP_ARCHIVES = "HEADRACE_KEEP_ARCHIVES"
 _WORK = ".work"
 _WORKERS = 2
 _TIGER_CAT = 282
+_CONVERTER = 1  # raised when the converter writes another graph
 
 
 @dataclass(frozen=True)
@@ -68,34 +69,47 @@ class Job:
 def fetch(progress: Progress, *, run: Runner = run_command, deep: bool = False, retry: bool = False) -> Path:
     """Make the cache complete and return its folder. Needs no network when it already is.
 
-    `deep` reads every file instead of trusting sizes and times; `retry` asks again for Debian packages that could not be
-    had before. Raises AssetError.
+    `deep` reads every file instead of trusting sizes and times; `retry` asks again for Debian packages that could not
+    be had before. Raises AssetError.
     """
     root = cache_root()
     try:
-        with only_one(root):
+        with only_one(root, lambda: progress(f"waiting for another run that fills {root}")):
             _fill(Job(Manifest.read(root), run, progress, deep), retry)
     except OSError as error:
         raise AssetError(
-            f"the asset cache {root} cannot be written: {error}; set HEADRACE_ASSETS to another folder"
+            f"cannot write the asset cache {root}: {error}; make room or set HEADRACE_ASSETS"
         ) from error
     return root
 
 
 def _fill(job: Job, retry: bool) -> None:
+    for folder in catalogue.FOLDERS:
+        sweep(job.root / folder)
     if retry:
         job.manifest.unavailable.clear()
     for package in packages():
         _ensure_package(job, package)
-    shutil.rmtree(job.root / _WORK / "apt", ignore_errors=True)
+    if not os.environ.get(KEEP_ARCHIVES):
+        shutil.rmtree(job.root / _WORK, ignore_errors=True)
     for step in _model_steps(job):
         job.ensure(step)
     with ThreadPoolExecutor(_WORKERS) as pool:  # the codecs release the interpreter's lock
         list(pool.map(job.ensure, _picture_steps(job)))
     job.ensure(_answers_step(job))
+    job.manifest.forget(_obsolete(job.manifest))
     if not job.manifest.complete:
         job.manifest.complete = True
         job.manifest.save()
+
+
+def _obsolete(manifest: Manifest) -> list[str]:
+    """Steps of a former catalogue, and products of photographs that cannot be had any more and are damaged."""
+    known = {f"package {name}" for name in catalogue.KEEPS} | {"model", "labels", "recipe", "answers"}
+    known |= {f"large {large.name}" for large in catalogue.LARGE} | {
+        f"decoded {name}" for name in catalogue.DECODED
+    }
+    return [name for name in manifest.steps if name not in known or not manifest.is_intact(name)]
 
 
 def _ensure_package(job: Job, package: Package) -> None:
@@ -112,6 +126,7 @@ def _ensure_package(job: Job, package: Package) -> None:
             raise
         job.progress(f"  skipped, the other photographs suffice (--retry asks again): {error}")
         job.manifest.unavailable[package.name] = str(error)
+        job.manifest.forget([step.name])
         job.manifest.save()
 
 
@@ -128,26 +143,24 @@ def _fetch_package(job: Job, package: Package) -> Sequence[str]:
 
 
 def _model_steps(job: Job) -> list[Step]:
-    root, revision = job.root, 1
+    root = job.root
     weights, names = _sha256(job, catalogue.WEIGHTS), _sha256(job, catalogue.CLASS_NAMES)
-    recipe = resources.files(__package__).joinpath("efficientnet_lite0.recipe.toml").read_bytes()
+    recipe = resources.files(__package__).joinpath(Path(catalogue.RECIPE).name).read_bytes()
+    write_recipe = partial(_write, root, catalogue.RECIPE, recipe)
     return [
         Step(
-            "model", _key(weights, revision), partial(_convert, root), "converting EfficientNet-Lite0 to ONNX"
+            "model",
+            _key(weights, _CONVERTER),
+            partial(_convert, root),
+            "converting EfficientNet-Lite0 to ONNX",
         ),
-        Step("labels", _key(names, revision), partial(_write_labels, root), "writing the labels"),
-        Step(
-            "recipe",
-            _key(recipe.hex()),
-            partial(_write, root, catalogue.RECIPE, recipe),
-            "writing the recipe",
-        ),
+        Step("labels", _key(names), partial(_write_labels, root), "writing the labels"),
+        Step("recipe", _key(recipe.hex()), write_recipe, "writing the recipe"),
     ]
 
 
 def _convert(root: Path) -> Sequence[str]:
     from headrace.lab.assets.efficientnet_lite import convert
-    from headrace.lab.assets.files import replacing
 
     with replacing(root / catalogue.MODEL) as temporary:
         convert(root / catalogue.WEIGHTS, temporary)
@@ -158,9 +171,7 @@ def _write_labels(root: Path) -> Sequence[str]:
     """The 1000 names in the order of the logits; one is described there instead of named."""
     labels = json.loads((root / catalogue.CLASS_NAMES).read_text("utf-8"))
     if not isinstance(labels, list) or len(labels) != 1000:
-        raise AssetError(
-            "the class names are no list of 1000; remove the cache's folder `sources` and run again"
-        )
+        raise AssetError("the class names are no list of 1000; run again with --deep")
     labels[_TIGER_CAT] = "tiger cat"
     return _write(root, catalogue.LABELS, json.dumps(labels, indent=0, ensure_ascii=False).encode())
 
@@ -185,10 +196,8 @@ def _picture_steps(job: Job) -> list[Step]:
 def _answers_step(job: Job) -> Step:
     there = job.manifest.files()
     answers = {name: label for name, label in catalogue.KNOWN_ANSWERS.items() if name in there}
-    content = json.dumps(answers, indent=1).encode()
-    return Step(
-        "answers", _key(answers), partial(_write, job.root, catalogue.ANSWERS, content), "writing the answers"
-    )
+    write = partial(_write, job.root, catalogue.ANSWERS, json.dumps(answers, indent=1).encode())
+    return Step("answers", _key(answers), write, "writing the answers")
 
 
 def _write(root: Path, name: str, content: bytes) -> Sequence[str]:

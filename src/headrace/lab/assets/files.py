@@ -10,13 +10,11 @@ import hashlib
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import platformdirs
-
-from headrace.errors import AssetError
 
 ENVIRONMENT = "HEADRACE_ASSETS"
 CHUNK = 1 << 20
@@ -54,9 +52,19 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def sweep(folder: Path) -> None:
+    """Remove temporary files that a killed run left below `folder`."""
+    for leftover in folder.rglob(".*.part"):
+        leftover.unlink(missing_ok=True)
+
+
 @contextmanager
-def only_one(root: Path) -> Iterator[None]:
-    """One run at a time per cache. The lock belongs to the process, so a killed run cannot leave it behind."""
+def only_one(root: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """One run at a time per cache; a second one waits, and says so through `waiting`.
+
+    The lock belongs to the process, so a killed run cannot leave it behind. Windows has no such lock; there, do not run
+    two at once.
+    """
     root.mkdir(parents=True, exist_ok=True)
     if sys.platform == "win32":
         yield
@@ -66,6 +74,7 @@ def only_one(root: Path) -> Iterator[None]:
     with (root / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise AssetError(f"another run is filling {root}; wait for it to end, then run again") from None
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield

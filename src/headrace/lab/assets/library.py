@@ -18,9 +18,9 @@ from headrace.lab.assets.manifest import Manifest
 class Assets:
     """Everything in the cache. Every tuple is sorted by name, so that a seeded choice is the same everywhere.
 
-    `photos` are natural photographs that decode without surprises, the 12 MP ones included; `awkward` are the files that
-    do not. `answers` gives the model's right first answer by path. `jxl_flower` is one photograph in all layouts a JPEG
-    can have, and the PNG they were made from; it is empty where Debian's packages could not be had.
+    `photos` are natural photographs that decode without surprises, the 12 MP ones included; `awkward` are the files
+    that do not. `answers` gives the model's right first answer by path. `jxl_flower` is one photograph in all layouts
+    a JPEG can have, and the PNG they were made from; it is empty where Debian's packages could not be had.
     """
 
     root: Path
@@ -44,13 +44,11 @@ def load() -> Assets:
     files = manifest.files()
     if not manifest.complete:
         raise AssetError(
-            f"the demonstration assets are not in {root}; run `make setup` (it fetches them by package name)"
+            f"the demonstration assets in {root} are incomplete; run `make setup`, which fetches them"
         )
     for name, record in files.items():
         if not record.same_size(root / name):
-            raise AssetError(
-                f"{root / name} is missing or damaged; run `make setup` or `python -m headrace.lab.assets`"
-            )
+            raise AssetError(f"{root / name} is missing or damaged; run `make setup`, which repairs it")
     return _collect(root, sorted(files))
 
 

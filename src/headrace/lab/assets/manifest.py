@@ -53,26 +53,26 @@ class StepRecord:
 class Manifest:
     """The record of all steps, saved after each of them, so that an interrupted run resumes where it was."""
 
-    def __init__(
-        self, root: Path, steps: dict[str, StepRecord], unavailable: dict[str, str], complete: bool
-    ) -> None:
+    def __init__(self, root: Path) -> None:
         self.root = root
-        self.steps = steps
-        self.unavailable = unavailable
-        self.complete = complete
+        self.complete = False
+        self.steps: dict[str, StepRecord] = {}
+        self.unavailable: dict[str, str] = {}
         self._saving = threading.Lock()
 
     @classmethod
     def read(cls, root: Path) -> Manifest:
         """The saved manifest; an absent or unreadable one is an empty one, and everything is done again."""
+        manifest = cls(root)
         try:
             data = json.loads((root / NAME).read_text("utf-8"))
-            if data["format"] != _FORMAT:
-                return cls(root, {}, {}, False)
-            steps = {name: _step(record) for name, record in data["steps"].items()}
-            return cls(root, steps, dict(data["unavailable"]), bool(data["complete"]))
+            if data["format"] == _FORMAT:
+                manifest.steps = {name: _step(record) for name, record in data["steps"].items()}
+                manifest.unavailable = dict(data["unavailable"])
+                manifest.complete = bool(data["complete"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return cls(root, {}, {}, False)
+            return cls(root)
+        return manifest
 
     def save(self) -> None:
         steps = {name: asdict(record) for name, record in sorted(self.steps.items())}
@@ -80,10 +80,10 @@ class Manifest:
         write_atomically(self.root / NAME, [json.dumps(data, indent=1, ensure_ascii=False).encode()])
 
     def is_current(self, step: str, key: str, deep: bool) -> bool:
-        record = self.steps.get(step)
-        if record is None or record.key != key:
-            return False
-        return all(file.matches(self.root / name, deep) for name, file in record.files.items())
+        return step in self.steps and self.steps[step].key == key and self.is_intact(step, deep)
+
+    def is_intact(self, step: str, deep: bool = False) -> bool:
+        return all(file.matches(self.root / name, deep) for name, file in self.steps[step].files.items())
 
     def record(self, step: str, key: str, names: Iterable[str]) -> None:
         """Note what a step produced, and remove what only its former run produced."""
@@ -91,9 +91,22 @@ class Manifest:
         with self._saving:
             former = self.steps.get(step)
             self.steps[step] = StepRecord(key, fresh)
-            for name in (former.files if former else {}).keys() - self.files().keys():
-                (self.root / name).unlink(missing_ok=True)
+            self._remove_orphans(former)
             self.save()
+
+    def forget(self, steps: Iterable[str]) -> None:
+        """Drop steps and the files only they produced."""
+        doomed = [step for step in steps if step in self.steps]
+        with self._saving:
+            for step in doomed:
+                self._remove_orphans(self.steps.pop(step))
+            if doomed:
+                self.complete = False
+                self.save()
+
+    def _remove_orphans(self, former: StepRecord | None) -> None:
+        for name in (former.files if former else {}).keys() - self.files().keys():
+            (self.root / name).unlink(missing_ok=True)
 
     def files(self) -> dict[str, FileRecord]:
         return {name: record for step in self.steps.values() for name, record in step.files.items()}

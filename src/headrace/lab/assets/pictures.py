@@ -1,10 +1,10 @@
 """Make the sets of pictures whose decoding is measured: 12 MP baseline, progressive and PNG, and small ones.
 
 All sets come from the same pixels, so that only the encoding differs between them. The pictures are stored as a phone
-stores them: quality 92, colour at half resolution, standard Huffman tables, the colour profile kept. Some sources were
-compressed so hard that their sensor's grain is gone, and with it half of the bytes a phone would have written (and the
-time to decode them); those get a faint seeded grain back. Orientation tags are dropped, not obeyed: every source was
-looked at, and its pixels stand upright (one carries a stale tag).
+stores them: quality 92, colour at half resolution, standard Huffman tables, the colour profile kept. Some sources
+were compressed so hard that their sensor's grain is gone, and with it half of the bytes a phone would have written
+(and the time to decode them); those get a faint seeded grain back. Orientation tags are dropped, not obeyed: every
+source was looked at, and its pixels stand upright (one carries a stale tag).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headrace.lab.assets.catalogue import (
 from headrace.lab.assets.files import replacing
 
 SMALL_SIDE = 256
-REVISION = 1
+REVISION = 1  # raised when the pictures come out otherwise
 _SUBSAMPLING_420 = 2
 _MAX_PIXELS = 40_000_000
 
@@ -62,10 +62,8 @@ def make_decoded(root: Path, name: str, source: str) -> list[str]:
 
 def _with_grain(pixels: Image.Image, sigma: float, seed: int) -> Image.Image:
     """Brightness noise, the same in all three channels, as sensors after demosaicing mostly show it."""
-    noise = (
-        np.random.default_rng(seed).standard_normal((pixels.height, pixels.width), dtype=np.float32) * sigma
-    )
-    grained = np.asarray(pixels).astype(np.int16) + np.rint(noise).astype(np.int16)[:, :, None]
+    noise = np.random.default_rng(seed).standard_normal((pixels.height, pixels.width), dtype=np.float32)
+    grained = np.asarray(pixels).astype(np.int16) + np.rint(noise * sigma).astype(np.int16)[:, :, None]
     return Image.fromarray(np.clip(grained, 0, 255).astype(np.uint8))
 
 
@@ -90,9 +88,7 @@ def _decode(path: Path) -> tuple[Image.Image, bytes | None]:
     try:
         with Image.open(path) as image:
             if image.width * image.height > _MAX_PIXELS:
-                raise AssetError(
-                    f"{path.name} has {image.width}x{image.height} pixels, more than expected; refused"
-                )
+                raise AssetError(f"{path.name} has {image.width}x{image.height} pixels, too many; refused")
             return image.convert("RGB"), image.info.get("icc_profile") or None
     except (OSError, Image.DecompressionBombError) as error:
         raise AssetError(f"{path.name} cannot be decoded: {error}") from error
@@ -103,6 +99,6 @@ def _enable_heif() -> None:
         import pillow_heif
     except ImportError:
         raise AssetError(
-            "the iPhone photographs need pillow-heif: pip install 'headrace[heic]', then run again"
+            "HEIF photographs need pillow-heif: pip install 'headrace[heic]', then run again"
         ) from None
     pillow_heif.register_heif_opener()

@@ -13,20 +13,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headrace.errors import AssetError
-from headrace.lab.assets.commands import Runner
+from headrace.lab.assets.commands import Outcome, Runner
 from headrace.lab.assets.files import sha256_of
 from headrace.lab.assets.lock import Package
 
 Progress = Callable[[str], None]
 
-# Any wheel of the package holds the same pictures, so everybody takes this one: one checksum, whatever the machine.
-_WHEEL_PLATFORM = (
-    "--implementation",
-    "cp",
-    "--python-version",
-    "3.11",
-    "--platform",
-    "manylinux_2_28_x86_64",
+PRIVATE_APT = "apt"
+# Any wheel of the package holds the same pictures, so everybody takes this one: one checksum for all machines.
+_WHEEL_OPTIONS = (
+    "--only-binary :all: --implementation cp --python-version 3.11 --platform manylinux_2_28_x86_64"
 )
 
 
@@ -41,25 +37,11 @@ def download(package: Package, folder: Path, run: Runner, progress: Progress) ->
 def _python(package: Package, folder: Path, run: Runner) -> Path:
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{package.name}=={package.version} --hash=sha256:{package.sha256}\n", "utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-input",
-        "--disable-pip-version-check",
-    ]
-    command += [
-        "--no-deps",
-        "--require-hashes",
-        "--dest",
-        str(folder),
-        *_kind_options(package),
-        "-r",
-        str(requirements),
-    ]
-    outcome = run(command, folder)
+    options = ["--quiet", "--no-input", "--disable-pip-version-check", "--no-deps", "--require-hashes"]
+    where = ["--dest", str(folder), "--requirement", str(requirements)]
+    outcome = run(
+        [sys.executable, "-m", "pip", "download", *options, *_kind_options(package), *where], folder
+    )
     archives = [path for path in folder.iterdir() if path.name.endswith((".whl", ".tar.gz", ".zip"))]
     if outcome.code != 0 or len(archives) != 1:
         raise AssetError(
@@ -71,7 +53,7 @@ def _python(package: Package, folder: Path, run: Runner) -> Path:
 
 def _kind_options(package: Package) -> list[str]:
     if package.kind == "wheel":
-        return ["--only-binary", ":all:", *_WHEEL_PLATFORM]
+        return _WHEEL_OPTIONS.split()
     options = ["--no-binary", ":all:"]
     if importlib.util.find_spec("setuptools") is not None:
         # pip asks a source archive for its metadata; the installed, pinned setuptools answers, none is downloaded.
@@ -84,25 +66,29 @@ def _debian(package: Package, folder: Path, run: Runner, progress: Progress) -> 
         raise AssetError(f"{package.name} is a Debian package, and this system has no apt-get and dpkg-deb")
     outcome = run(["apt-get", "download", package.name], folder)
     if outcome.code != 0:
-        options = _private_lists(folder)
-        outcome = run(["apt-get", *options, "update"], folder)
-        outcome = (
-            run(["apt-get", *options, "download", package.name], folder) if outcome.code == 0 else outcome
-        )
+        outcome = _download_with_private_lists(package, folder, run)
     archives = list(folder.glob("*.deb"))
     if outcome.code != 0 or len(archives) != 1:
         raise AssetError(f"apt-get could not fetch {package.name}: {outcome.last_words()}")
     if archives[0].name.split("_")[1].replace("%3a", ":") == package.version:
         return _verified(package, archives[0])
     progress(
-        f"  {archives[0].name}: not the pinned {package.version}; vouched for by apt's signed index, checksum not pinned"
+        f"  {archives[0].name} is not the pinned {package.version}: checksum not pinned, apt's signed index has it"
     )
     return archives[0]
 
 
-def _private_lists(folder: Path) -> list[str]:
-    """Lists of packages in a folder of our own (shared by all downloads of a run): works without being root."""
-    private = folder.parent / "apt"
+def _download_with_private_lists(package: Package, folder: Path, run: Runner) -> Outcome:
+    """Without lists of packages, or with old ones: fetch lists into a folder of our own, which needs no root."""
+    private = folder.parent / PRIVATE_APT
+    known = any((private / "lists").glob("*Packages*"))
+    options = _private_options(private)
+    updated = None if known else run(["apt-get", *options, "update"], folder)
+    outcome = run(["apt-get", *options, "download", package.name], folder)
+    return updated if outcome.code != 0 and updated is not None and updated.code != 0 else outcome
+
+
+def _private_options(private: Path) -> list[str]:
     for name in ("lists/partial", "cache/archives/partial"):
         (private / name).mkdir(parents=True, exist_ok=True)
     settings = {

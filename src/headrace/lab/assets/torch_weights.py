@@ -1,8 +1,8 @@
 """Read a torch weights file without torch, resolving nothing but tensors.
 
-A `.pth` of the older kind is a row of pickles followed by raw numbers. A pickle may name any callable of any module, so
-reading it with the plain unpickler hands the machine to whoever wrote the file. Here an allow-list of four names exists;
-every other name is refused before anything is imported.
+A `.pth` of the older kind is a row of pickles followed by raw numbers. A pickle may name any callable of any module,
+so reading it with the plain unpickler hands the machine to whoever wrote the file. Here an allow-list of four names
+exists; every other name is refused before anything is imported.
 """
 
 from __future__ import annotations
@@ -69,16 +69,26 @@ class _TensorUnpickler(pickle.Unpickler):
             return _ALLOWED[module, name]
         except KeyError:
             raise AssetError(
-                f"the weights file asks for {module}.{name}, which no list of numbers needs; refused"
+                f"the weights file asks for {module}.{name}, which numbers never need; refused"
             ) from None
 
     def persistent_load(self, pid: Any) -> _StorageRef:
         marker, kind, key = pid[0], pid[1], pid[2]
         if marker != "storage" or not isinstance(kind, _StorageKind):
-            raise AssetError(
-                f"the weights file refers to {marker!r}, which is no storage of numbers; refused"
-            )
+            raise AssetError(f"the weights file refers to {marker!r}, which is no storage; refused")
         return _StorageRef(str(key), kind.dtype)
+
+
+_MALFORMED = (
+    pickle.UnpicklingError,
+    struct.error,
+    EOFError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    OverflowError,
+)
 
 
 def read_weights(path: Path) -> dict[str, Array]:
@@ -86,15 +96,7 @@ def read_weights(path: Path) -> dict[str, Array]:
     try:
         with path.open("rb") as file:
             return _read(file)
-    except (
-        pickle.UnpicklingError,
-        struct.error,
-        EOFError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        IndexError,
-    ) as error:
+    except _MALFORMED as error:
         raise AssetError(f"{path.name} is not a readable torch weights file: {error}") from error
 
 
@@ -119,19 +121,14 @@ def _read_storage(file: BinaryIO, dtype: np.dtype[Any]) -> Array:
 
 
 def _view(ref: _TensorRef, storage: Array) -> Array:
-    """A copy in row-major order. Strides come from the file, so their reach is checked: numpy itself would follow them
-    outside the numbers that were read."""
-    reach = ref.offset + sum(
-        (length - 1) * stride for length, stride in zip(ref.shape, ref.strides, strict=True)
-    )
-    sane = (
-        ref.offset >= 0
-        and all(stride >= 0 for stride in ref.strides)
-        and all(length > 0 for length in ref.shape)
-    )
+    """A copy in row-major order.
+
+    Strides come from the file, so their reach is checked: numpy would follow them outside the numbers that were read.
+    """
+    axes = list(zip(ref.shape, ref.strides, strict=True))
+    reach = ref.offset + sum((length - 1) * stride for length, stride in axes)
+    sane = ref.offset >= 0 and all(length > 0 and stride >= 0 for length, stride in axes)
     if not sane or reach >= storage.size or prod(ref.shape) > storage.size:
-        raise ValueError(
-            f"a tensor of shape {ref.shape} and strides {ref.strides} over {storage.size} numbers"
-        )
+        raise ValueError(f"a tensor of shape {ref.shape}, strides {ref.strides}, over {storage.size} numbers")
     strides = [stride * storage.itemsize for stride in ref.strides]
     return np.lib.stride_tricks.as_strided(storage[ref.offset :], ref.shape, strides).copy()

@@ -1,0 +1,1 @@
+"""The pipeline from encoded bytes to predictions, drivable without HTTP."""

@@ -1,0 +1,261 @@
+"""The engine: door, preparation stages, batching, model. It knows nothing of HTTP."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from threading import Condition, Thread
+
+from headrace.clock import monotonic_s
+from headrace.core.image.decode_plan import Limits, plan_decode
+from headrace.core.image.header import read_header
+from headrace.core.policy.batching import BatchPolicy, Launch
+from headrace.core.policy.plan import Plan, make_plan
+from headrace.core.policy.readiness import Readiness, warm_up_sizes
+from headrace.core.stats.histogram import BATCH_BOUNDS, Histogram
+from headrace.errors import ClientGone, DeadlineExceeded, HeadraceError, InferenceFailed, NotReady, Overloaded
+from headrace.models.opening import open_runner
+from headrace.models.runner import Runner
+from headrace.records.image import AnyArray, Prediction
+from headrace.records.recipe import Recipe, RecipeFile
+from headrace.records.settings import Settings
+from headrace.serve.engine.batcher import Batcher
+from headrace.serve.engine.books import Book
+from headrace.serve.engine.cores import usable_cores
+from headrace.serve.engine.job import Job
+from headrace.serve.engine.pixel_pool import PixelPool
+from headrace.serve.engine.stage import Outcome, Stage, Worker, wanted
+from headrace.serve.engine.workers import DecodeWorker, LegacyWorker, ResizeWorker
+
+_log = logging.getLogger(__name__)
+
+
+class Engine:
+    """Constructible and drivable without a server: `start`, `submit`, `close`."""
+
+    def __init__(self, runner: Runner, recipe: Recipe, settings: Settings, cores: int) -> None:
+        self.runner = runner
+        self.recipe = recipe
+        self.settings = settings
+        self.plan: Plan = make_plan(settings, cores)
+        self.readiness = Readiness.start(warm_up_sizes(settings.batch_max_items))
+        self.batch_sizes = Histogram(BATCH_BOUNDS)
+        self.refused: dict[str, int] = {}
+        self._inside = 0
+        self._state = Condition()
+        policy = BatchPolicy(
+            settings.batch_max_items, settings.batch_window_ms / 1e3, settings.batch_in_flight
+        )
+        self._batcher = Batcher(policy, runner.allocate, runner.image_shape)
+        self._serial = runner.device != "cpu"
+        self._device_free_s = 0.0
+        self._build_stages()
+
+    def _build_stages(self) -> None:
+        preparation = {stage.name: stage.workers for stage in self.plan.stages}
+        self._infer_book = Book("infer", preparation["infer"])
+        self._batch_book = Book("batch", 0)
+        to_batch = Outcome(self._fill, self._drop_expected_placed, self._fail_placed)
+        if self.plan.path == "legacy":
+            make: Worker = LegacyWorker(self.recipe, self._batcher)
+            self._entry = Stage("decode", preparation["decode"], lambda: make, to_batch)
+            self._stages = [self._entry]
+            self._prepared_entry = self._entry
+        else:
+            pool = PixelPool(preparation["decode"] + 2 * preparation["resize"])
+            resize = Stage(
+                "resize",
+                preparation["resize"],
+                lambda: ResizeWorker(self.recipe, pool, self._batcher),
+                to_batch,
+            )
+            to_resize = Outcome(resize.put, self._drop_expected, self._fail_expected)
+            self._entry = Stage(
+                "decode", preparation["decode"], lambda: DecodeWorker(self.recipe, pool), to_resize
+            )
+            self._stages = [self._entry, resize]
+            self._prepared_entry = resize
+        self._runners = [
+            Thread(target=self._run_batches, name=f"headrace-infer-{number}", daemon=True)
+            for number in range(preparation["infer"])
+        ]
+
+    # --- life ----------------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Starts the threads and warms the model up in the background; `readiness` says when it may be used."""
+        for stage in self._stages:
+            stage.start()
+        for thread in self._runners:
+            thread.start()
+        Thread(target=self._warm_up, name="headrace-warm-up", daemon=True).start()
+
+    def wait_ready(self, timeout_s: float) -> Readiness:
+        """Waits until warm-up succeeded or failed, at most `timeout_s`."""
+        with self._state:
+            self._state.wait_for(lambda: self.readiness.state != "warming", timeout_s)
+            return self.readiness
+
+    def drain(self, timeout_s: float) -> bool:
+        """No new jobs; True when those inside ended in time."""
+        with self._state:
+            self.readiness = self.readiness.drain()
+            return self._state.wait_for(lambda: self._inside == 0, timeout_s)
+
+    def close(self) -> None:
+        """No new jobs; ends every thread after the jobs inside."""
+        with self._state:
+            self.readiness = self.readiness.drain()
+        self._batcher.close()
+        for stage in self._stages:
+            stage.close()
+        self._batcher.close()
+        for thread in self._runners:
+            thread.join()
+        self.runner.close()
+
+    def _warm_up(self) -> None:
+        try:
+            for size in self.readiness.left:
+                self.runner.run(self.runner.allocate((size, *self.runner.image_shape)))
+                self._become(self.readiness.ran(size))
+        except Exception as problem:
+            _log.error("warm-up failed: %s", problem)
+            self._become(self.readiness.broke(str(problem)))
+
+    def _become(self, readiness: Readiness) -> None:
+        with self._state:
+            self.readiness = readiness
+            self._state.notify_all()
+
+    # --- the door ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def inside(self) -> int:
+        return self._inside
+
+    def admit(self) -> None:
+        """Would a request be let in now? Cheap, so that it can be asked before a body is read. Raises NotReady or Overloaded."""
+        if not self.readiness.ready:
+            raise NotReady(f"not ready: {self.readiness.reason}")
+        if self._inside >= self.settings.door_max_inside:
+            raise Overloaded(
+                f"{self._inside} requests are inside, door.max_inside allows {self.settings.door_max_inside}; try again"
+            )
+
+    def submit(self, job: Job) -> None:
+        """Takes the job in, or raises NotReady, Overloaded, UnsupportedMedia, ImageError or ImageTooLarge without having touched it."""
+        settings = job.settings = self.settings
+        if job.encoded is not None:
+            job.header = read_header(job.encoded.data)
+            limits = Limits(settings.limits_max_pixels, settings.limits_max_decode_bytes)
+            job.plan = plan_decode(
+                job.header, self.recipe, settings.decode_fidelity, settings.decode_skip_scans, limits
+            )
+        with self._state:
+            self.admit()
+            self._inside += 1
+        self._batcher.expect()
+        (self._entry if job.encoded is not None else self._prepared_entry).put(job)
+
+    # --- ends of a job -------------------------------------------------------------------------------------------------------
+
+    def _end(self, job: Job, error: HeadraceError | None = None) -> None:
+        job.error = error
+        with self._state:
+            self._inside -= 1
+            if self._inside == 0:
+                self._state.notify_all()
+        job.done(job)
+
+    def _drop_expected(self, job: Job) -> None:
+        self._batcher.unexpect()
+        self._end(job, _why_dropped(job))
+
+    def _drop_expected_placed(self, job: Job) -> None:
+        if job.place is None:
+            self._batcher.unexpect()
+        self._end(job, _why_dropped(job))
+
+    def _fail_expected(self, job: Job, error: HeadraceError) -> None:
+        self._batcher.unexpect()
+        self._end(job, error)
+
+    def _fail_placed(self, job: Job, error: HeadraceError) -> None:
+        self._end(job, error)
+
+    def _fill(self, job: Job) -> None:
+        self._batch_book.enter()
+        self._batcher.fill(job.place, job)  # type: ignore[arg-type]
+
+    # --- batches -------------------------------------------------------------------------------------------------------------
+
+    def _run_batches(self) -> None:
+        while (launch := self._batcher.take()) is not None:
+            jobs = [job for job in launch.items if job is not None]
+            alive = [job for job in jobs if wanted(job)]
+            self._leave_batch(jobs)
+            if alive:
+                self._infer_book.enter(len(jobs))
+                self._run(launch, jobs)
+            else:
+                self._batcher.finish(launch)
+                for job in jobs:
+                    self._end(job, _why_dropped(job))
+            del launch, jobs, alive
+
+    def _leave_batch(self, jobs: list[Job]) -> None:
+        now_s = monotonic_s()
+        for job in jobs:
+            job.timeline.launched_s = now_s
+        self._batch_book.start(*(now_s - job.timeline.resize_end_s for job in jobs))
+        self._batch_book.finish(0.0, len(jobs))
+
+    def _run(self, launch: Launch[Job], jobs: list[Job]) -> None:
+        launched_s = monotonic_s()
+        outputs: dict[str, AnyArray] = {}
+        error: HeadraceError | None = None
+        try:
+            outputs = self.runner.run(self._batcher.rows(launch))
+        except Exception as problem:
+            _log.exception("the model failed on a batch of %d", launch.rows)
+            error = InferenceFailed(f"the model failed on a batch of {launch.rows}: {problem}")
+        end_s = monotonic_s()
+        start_s = min(end_s, max(launched_s, self._device_free_s)) if self._serial else launched_s
+        self._device_free_s = end_s
+        self._batcher.finish(launch)
+        self._infer_book.start(*(start_s - launched_s for _ in jobs))
+        self._infer_book.finish(end_s - start_s, len(jobs), failed=error is not None)
+        with self._state:
+            self.batch_sizes.add(len(jobs))
+        for row, job in enumerate(launch.items):
+            if job is not None:
+                job.timeline.infer_start_s, job.timeline.infer_end_s = start_s, end_s
+                if error is None:
+                    job.prediction = Prediction({name: array[row] for name, array in outputs.items()})
+                self._end(job, error)
+
+    # --- figures -------------------------------------------------------------------------------------------------------------
+
+    @property
+    def books(self) -> tuple[Book, ...]:
+        return (*(stage.book for stage in self._stages), self._batch_book, self._infer_book)
+
+
+def _why_dropped(job: Job) -> HeadraceError:
+    if job.abandoned:
+        return ClientGone("nobody waits for this request any more; its work was dropped")
+    return DeadlineExceeded("the request's deadline passed while it was queued; its work was dropped")
+
+
+def open_engine(model: Path | None, recipe_file: RecipeFile, settings: Settings) -> Engine:
+    """Opens the model for the path the settings choose. Raises ModelError, SettingError."""
+    cores = usable_cores()
+    runner = open_runner(
+        model,
+        recipe_file,
+        accelerator=settings.accelerator,
+        threads=settings.model_threads or cores,
+        front=settings.prepare_path == "staged",
+    )
+    return Engine(runner, recipe_file.recipe, settings, cores)
