@@ -2,8 +2,8 @@
 
 Each candidate serves the same bare ASGI application from a process of its own. All stay up for the whole run,
 and each round loads them one after another, so that a busy neighbour hurts all alike. The main figure is the
-CPU time (user + system) of the server process and its children per request; requests/s depend on what else the
-machine does. The client is another process, its CPU is shown apart. Candidates not installed are skipped.
+CPU time (user + system) of the server process and its children per request; requests/s depend on what else
+the machine does. The client is another process, its CPU is shown apart. Candidates not installed are skipped.
 """
 
 from __future__ import annotations
@@ -14,14 +14,12 @@ import importlib
 import importlib.util
 import json
 import os
-import signal
 import socket
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +30,7 @@ LARGE, SMALL = 3_500_000, 20_000
 LOADS = {"3.5 MB, answers the length": (LARGE, "/count", 300), "20 KB, echo": (SMALL, "/echo", 5000)}
 BASELINE = "uvicorn-httptools-uvloop"
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+Sample = tuple[float, float, float]  # server CPU ms per request, requests/s, client CPU ms per request
 spare_buffers: list[bytearray] = []
 
 
@@ -127,7 +126,7 @@ CANDIDATES: dict[str, tuple[str, Callable[..., None], tuple[Any, ...]]] = {
 
 
 class Client(asyncio.Protocol):
-    """Sends prebuilt bytes, counts the answer by its content-length, and sends again while tickets are left."""
+    """Sends prebuilt bytes, counts the answer by its content-length, and sends again while tickets last."""
 
     def __init__(self, request: bytes, tickets: Iterator[int], finished: asyncio.Future[None]) -> None:
         self.request, self.tickets, self.finished = request, tickets, finished
@@ -160,7 +159,7 @@ class Client(asyncio.Protocol):
             self.go()
 
 
-async def load(path: str, port: int, size: int, total: int, connections: int) -> dict[str, float]:
+async def load(path: str, port: int, size: int, total: int, connections: int) -> tuple[float, float]:
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: image/jpeg\r\nContent-Length: {size}\r\n\r\n"
     request, tickets = head.encode() + os.urandom(size), iter(range(total))
     loop = asyncio.get_running_loop()
@@ -169,14 +168,7 @@ async def load(path: str, port: int, size: int, total: int, connections: int) ->
     for end in ends:
         await loop.create_connection(partial(Client, request, tickets, end), "127.0.0.1", port)
     await asyncio.wait_for(asyncio.gather(*ends), 120)
-    return {"wall_s": time.perf_counter() - wall, "client_cpu_s": time.process_time() - cpu}
-
-
-@dataclass(frozen=True)
-class Sample:
-    cpu_ms: float
-    rate: float
-    client_ms: float
+    return time.perf_counter() - wall, time.process_time() - cpu
 
 
 def tree_cpu_s(pid: int) -> float:
@@ -209,29 +201,20 @@ def start(name: str) -> tuple[subprocess.Popen[bytes], int] | None:
 
 def sample(pid: int, port: int, size: int, path: str, total: int, connections: int) -> Sample:
     before = tree_cpu_s(pid)
-    client = [
-        sys.executable,
-        "-m",
-        __spec__.name,
-        "--load",
-        *path,
-        *map(str, (port, size, total, connections)),
-    ]
-    report = json.loads(subprocess.run(client, check=True, stdout=subprocess.PIPE).stdout)
-    cpu_ms, client_ms = (tree_cpu_s(pid) - before) * 1e3 / total, report["client_cpu_s"] * 1e3 / total
-    return Sample(cpu_ms, total / report["wall_s"], client_ms)
+    numbers = map(str, (port, size, total, connections))
+    client = [sys.executable, "-m", __spec__.name, "--load", path, *numbers]
+    wall_s, client_s = json.loads(subprocess.run(client, check=True, stdout=subprocess.PIPE).stdout)
+    return (tree_cpu_s(pid) - before) * 1e3 / total, total / wall_s, client_s * 1e3 / total
 
 
 def print_table(title: str, samples: dict[str, list[Sample]]) -> None:
-    medians = {name: statistics.median(s.cpu_ms for s in runs) for name, runs in samples.items()}
-    base = medians.get(BASELINE)
     print(f"\n{title}\n{'server':<28}{'CPU ms/request (range)':>28}{'ratio':>8}{'req/s':>9}{'client ms':>11}")
+    base = statistics.median(cpu for cpu, _, _ in samples.get(BASELINE, [(float("nan"), 0, 0)]))
     for name, runs in samples.items():
-        low, high = min(s.cpu_ms for s in runs), max(s.cpu_ms for s in runs)
-        cpu = f"{medians[name]:.3f} ({low:.3f}-{high:.3f})"
-        ratio = f"{medians[name] / base:.2f}" if base else "-"
-        rate, client = (statistics.median(getattr(s, key) for s in runs) for key in ("rate", "client_ms"))
-        print(f"{name:<28}{cpu:>28}{ratio:>8}{rate:>9.0f}{client:>11.3f}")
+        all_cpu = [cpu for cpu, _, _ in runs]
+        cpu, rate, client = (statistics.median(column) for column in zip(*runs, strict=True))
+        text = f"{cpu:.3f} ({min(all_cpu):.3f}-{max(all_cpu):.3f})"
+        print(f"{name:<28}{text:>28}{cpu / base:>8.2f}{rate:>9.0f}{client:>11.3f}")
 
 
 def measure(names: list[str], rounds: int, connections: int) -> None:
@@ -242,12 +225,11 @@ def measure(names: list[str], rounds: int, connections: int) -> None:
             for turn in range(rounds + 1):  # the first round warms up and is not counted
                 for name, (process, port) in servers.items():
                     one = sample(process.pid, port, size, path, total, connections)
-                    if turn:
-                        samples[name].append(one)
+                    samples[name] += [one] if turn else []
             print_table(f"{title}, {connections} connections, {rounds} rounds of {total}", samples)
     finally:
         for process, _ in servers.values():
-            process.send_signal(signal.SIGTERM)
+            process.terminate()
         for process, _ in servers.values():
             process.wait(20)
 

@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from bench.fuzz_inputs import MAGIC, Hostile, Seed, hostile, made_corpus, read_corpus
+from bench.fuzz_inputs import Hostile, Seed, format_by_magic, hostile, made_corpus, read_corpus
 from headrace.core.image.decode import decode
-from headrace.core.image.decode_plan import Fidelity, Limits, plan_decode
+from headrace.core.image.decode_plan import Limits, plan_decode
 from headrace.core.image.header import read_header
 from headrace.core.image.resize import Resizer
 from headrace.errors import RequestError
@@ -41,7 +41,7 @@ MEMORY_SLACK = 64 * 2**20
 """Beside the pixels: the body, the scratch of resizer and codec, the allocator's own reserve."""
 WALL_S = 10.0
 
-RECIPES: tuple[tuple[Recipe, Fidelity], ...] = (
+RECIPES: tuple[tuple[Recipe, str], ...] = (
     (Recipe(width=384, height=384), "fast"),
     (Recipe(width=32, height=24), "fast"),
     (Recipe(width=224, height=224, fit="center_crop", crop_fraction=0.875, colour="bgr"), "exact"),
@@ -163,13 +163,6 @@ class Cage:
         self._process.join()
 
 
-def format_by_magic(data: bytes) -> str:
-    """The format the first bytes claim, also where the header is broken."""
-    if data[4:8] == b"ftyp":
-        return "avif" if data[8:11] == b"avi" else "heic"
-    return next((name for name, starts in MAGIC.items() if data[:4] in (one[:4] for one in starts)), "none")
-
-
 def fuzz(
     inputs: Iterable[Hostile], deadline: float, keep: Path, wall_s: float = WALL_S
 ) -> Iterator[tuple[Hostile, Outcome]]:
@@ -232,8 +225,12 @@ def main(arguments: list[str] | None = None) -> int:
         if outcome.found:
             print(f"input {spoiled.number} from {spoiled.made_from}: {outcome.result}", flush=True)
     judged = sum(sum(row.values()) for row in counts.values())
-    found = sum(count for row in counts.values() for result, count in row.items() if result.startswith("found"))
-    print(f"\n{judged} inputs from {len(seeds)} files, seed {options.seed}, {time.monotonic() - began:.0f} s\n")
+    found = sum(
+        count for row in counts.values() for result, count in row.items() if result.startswith("found")
+    )
+    print(
+        f"\n{judged} inputs from {len(seeds)} files, seed {options.seed}, {time.monotonic() - began:.0f} s\n"
+    )
     print(table(counts))
     print(f"\nfound {found}" + (f"; inputs in {options.keep}" if found else ""))
     return 1 if found else 0

@@ -38,7 +38,7 @@ def fingerprint(batch: AnyArray, layout: Layout) -> FloatArray:
     return np.asarray(means, dtype=np.float32)
 
 
-class _Timeline:
+class Timeline:
     """Books copy and compute time on one device, in the order of the calls.
 
     Each of the two does one batch at a time. Bookings are absolute, so a thread that wakes late delays nobody else.
@@ -107,7 +107,7 @@ class EmulatedRunner:
         self._layout: Layout = layout
         self._clock_s = clock_s
         self._sleep = sleep
-        self._timeline = _Timeline(spec)
+        self._timeline = Timeline(spec)
 
     def allocate(self, shape: tuple[int, ...]) -> AnyArray:
         """Zeros of `input_dtype`."""

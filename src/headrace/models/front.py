@@ -39,12 +39,12 @@ def with_front(model: onnx.ModelProto, recipe: Recipe, fit: Fit) -> onnx.ModelPr
     return _rebuilt(model, fit, image, nodes, weights)
 
 
-def without_front(model: onnx.ModelProto, fit: Fit) -> onnx.ModelProto:
+def without_front(model: onnx.ModelProto, recipe: Recipe, fit: Fit) -> onnx.ModelProto:
     """A new model with the input as it was, unfrozen if `fit` says so, that computes only `fit.outputs`."""
     image = onnx.ValueInfoProto()
     image.CopyFrom(next(info for info in model.graph.input if info.name == fit.input.name))
     if fit.unfreeze:
-        _unfreeze(image)
+        _unfreeze(image, recipe)
     return _rebuilt(model, fit, image, [], [])
 
 
@@ -93,16 +93,18 @@ def _without_graph(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _output(info: onnx.ValueInfoProto, fit: Fit) -> onnx.ValueInfoProto:
-    """Unfrozen outputs lose their shape: the runtime works it out again."""
+    """Unfrozen outputs keep their rank only: the runtime works the sizes out again."""
     kept = onnx.ValueInfoProto()
     kept.CopyFrom(info)
     if fit.unfreeze:
-        kept.type.tensor_type.ClearField("shape")
+        for dim in kept.type.tensor_type.shape.dim:
+            dim.Clear()
     return kept
 
 
-def _unfreeze(image: onnx.ValueInfoProto) -> None:
-    for position, name in ((0, "batch"), (2, "height"), (3, "width")):
+def _unfreeze(image: onnx.ValueInfoProto, recipe: Recipe) -> None:
+    height = 2 if recipe.layout == "nchw" else 1
+    for position, name in ((0, "batch"), (height, "height"), (height + 1, "width")):
         dims = image.type.tensor_type.shape.dim
         if position < len(dims):
             dims[position].dim_param = name

@@ -47,7 +47,7 @@ def _open(path: Path, file: RecipeFile, device: str, threads: int, front: bool) 
     model = load_model(path)
     try:
         fitted = fit(read_signature(model), file.recipe, file.model)
-        ready = with_front(model, file.recipe, fitted) if front else without_front(model, fitted)
+        ready = with_front(model, file.recipe, fitted) if front else without_front(model, file.recipe, fitted)
         del model  # large models: never three copies of the weights at once
         serialized = ready.SerializeToString()
         del ready

@@ -8,8 +8,8 @@ that the kernel writes into a buffer the caller owns; a reused one costs no page
 with stock uvicorn and @HERE@ ms here; a 20 KB body takes the stock path. Raising uvicorn's high-water mark
 instead was measured too, and costs more than stock: more fresh memory, more page faults.
 
-**Heads are bounded** in time and size. Stock uvicorn waits for ever for the headers of a request, and keeps any
-amount of them. Here a slow head is answered 408, a large one 431, and the connection closes.
+**Heads are bounded** in time and size. Stock uvicorn waits for ever for the headers of a request, and keeps
+any amount of them. Here a slow head is answered 408, a large one 431, and the connection closes.
 
 Use: `uvicorn.Config(app, http=BodyProtocol, ws="none")`. It leans on names inside uvicorn: `cycle.body`,
 `more_body`, `message_event`, `keep_alive`, `waiting_for_100_continue`, `response_complete`, and `flow`.

@@ -9,6 +9,7 @@ import simplejpeg
 from headrace.core.image import jpeg_scans
 from headrace.core.image.decode_plan import DecodePlan
 from headrace.core.image.formats import Malformed
+from headrace.core.image.formats.jpeg import without_strays
 from headrace.core.image.resize import view_as_image
 from headrace.errors import ImageError
 from headrace.records.image import Header, Pixels, Uint8Array
@@ -16,8 +17,8 @@ from headrace.records.image import Header, Pixels, Uint8Array
 Take = Callable[[int], tuple[Uint8Array, Callable[[], None]]]
 """Asks for at least so many bytes: uint8[n] and how to give them back."""
 
-_HARMLESS = ("extraneous bytes before marker",)
-"""Warnings of libjpeg that leave the picture whole: stray bytes that phones and editors put between segments."""
+_STRAYS = "extraneous bytes before marker"
+"""A warning of libjpeg that may leave the picture whole: stray bytes between segments, or zeros that pad the last scan."""
 
 
 def reads(header: Header) -> bool:
@@ -49,14 +50,23 @@ def _without_unneeded_scans(data: bytes, header: Header, plan: DecodePlan) -> by
 
 
 def _decode(data: bytes, colour: str, width: int, height: int, memory: Uint8Array) -> Uint8Array:
+    """Strict: the first warning refuses. Strays are taken out and the rest is held to the same measure."""
     try:
-        return simplejpeg.decode_jpeg(data, colour, min_width=width, min_height=height, buffer=memory)
+        return _strictly(data, colour, width, height, memory)
     except ValueError as problem:
-        if not any(text in str(problem) for text in _HARMLESS):
+        if _STRAYS not in str(problem):
             raise _named(problem) from None
-    return simplejpeg.decode_jpeg(
-        data, colour, min_width=width, min_height=height, buffer=memory, strict=False
+    try:
+        return _strictly(without_strays(data), colour, width, height, memory)
+    except ValueError as problem:
+        raise _named(problem) from None
+
+
+def _strictly(data: bytes, colour: str, width: int, height: int, memory: Uint8Array) -> Uint8Array:
+    array: Uint8Array = simplejpeg.decode_jpeg(
+        data, colour, min_width=width, min_height=height, buffer=memory
     )
+    return array
 
 
 def _named(problem: ValueError) -> Exception:

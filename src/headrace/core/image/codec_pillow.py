@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from io import BytesIO
 from typing import Any
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import AvifImagePlugin, Image, UnidentifiedImageError
 
 from headrace.core.image.decode_plan import DecodePlan
 from headrace.errors import ImageError, ImageTooLarge, UnsupportedMedia
@@ -15,6 +17,8 @@ from headrace.records.recipe import Recipe
 
 Image.MAX_IMAGE_PIXELS = None
 """Pillow's own limit only warns at first; ours is applied to the header before Pillow sees the bytes, and again to what it found there."""
+AvifImagePlugin.DEFAULT_MAX_THREADS = 1
+"""One image, one thread: the pool of decode workers is the parallelism."""
 
 _PLUGINS = {
     "jpeg": ("JPEG", "MPO"),
@@ -38,6 +42,9 @@ _BROKEN = (
     OverflowError,
     ZeroDivisionError,
     MemoryError,
+    RuntimeError,
+    struct.error,
+    zlib.error,
 )
 """What Pillow's plugins raise on hostile bytes."""
 
@@ -63,7 +70,7 @@ def _ensure_plugin(name: str) -> None:
         raise UnsupportedMedia(
             "this is a HEIC image; install the extra headrace[heic] on the server to read it"
         ) from None
-    pillow_heif.register_heif_opener(thumbnails=False)
+    pillow_heif.register_heif_opener(thumbnails=False, decode_threads=1)
 
 
 def _decode(image: Any, header: Header, plan: DecodePlan, recipe: Recipe) -> Pixels:
@@ -73,11 +80,16 @@ def _decode(image: Any, header: Header, plan: DecodePlan, recipe: Recipe) -> Pix
         )
     stored_width = image.width
     if plan.eighths < 8:
-        image.draft(None, plan.size(header))
+        image.draft(
+            None, (max(1, header.width * plan.eighths // 8), max(1, header.height * plan.eighths // 8))
+        )
+    reduced = image.width != stored_width
     orientation = _orientation(image, header)
     profile = image.info.get("icc_profile")
     image.load()
-    shrink = 1.0 if image.width == stored_width else _nearest_eighths(image.width, stored_width) / 8
+    if header.format == "tiff" and orientation > 1:
+        image = image.transpose(_UNTURN[orientation])
+    shrink = _nearest_eighths(image.width, stored_width) / 8 if reduced else 1.0
     return Pixels(
         _eight_bit_rgb(image, recipe),
         orientation,
@@ -91,13 +103,25 @@ def _nearest_eighths(decoded: int, stored: int) -> int:
 
 
 def _orientation(image: Any, header: Header) -> int:
-    """Pillow reads EXIF of every format, and the rotation boxes of AVIF; HEIC is turned by its decoder."""
+    """Pillow reads EXIF of every format, and the rotation boxes of AVIF; HEIC is turned by its decoder, TIFF by Pillow."""
     if header.format == "heic":
         return 1
-    if header.format in ("jpeg", "png", "tiff", "webp"):
+    if header.format in ("jpeg", "png", "webp"):
         return header.orientation
     value = image.getexif().get(0x0112, 1)
     return value if isinstance(value, int) and 1 <= value <= 8 else 1
+
+
+_UNTURN = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_90,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_270,
+}
+"""EXIF orientation -> from the upright picture back to the stored one. Pillow turns a TIFF as it loads it, and nothing else."""
 
 
 def _eight_bit_rgb(image: Any, recipe: Recipe) -> Any:

@@ -1,8 +1,8 @@
 """Leaving out the scans of a progressive JPEG that a reduced decode does not need.
 
-A progressive file sends every coefficient in several passes. A decode at 1/4 uses a 2x2 corner of each 8x8 luma block, yet a decoder reads every
-pass, and that is most of its time. Dropping whole scans from the byte string is legal: a decoder shows what it got. Two things
-are put right so that it shows it well:
+A progressive file sends every coefficient in several passes. A decode at 1/4 uses a 2x2 corner of each 8x8 luma block, yet a
+decoder reads every pass, and that is most of its time. Dropping whole scans from the byte string is legal: a decoder shows what it
+got. Two things are put right so that it shows it well:
 
 * Precision. A first AC scan sends values divided by 2^Al; the refinements that bring the low bits are dropped. The scan is rewritten
   to claim Al = 0 and the quantisation steps it uses are multiplied by 2^Al instead: the same values, declared complete.
@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.core.image.formats import Malformed
 from headrace.core.image.formats.jpeg import DHT, DQT, DRI, EOI, SOS, Segment, segments
@@ -119,6 +120,8 @@ class _File:
             at += 1 + 64 * (precision + 1)
 
     def _frame(self, payload: bytes) -> None:
+        if self._table_of or len(payload) < 6 or len(payload) < 6 + 3 * payload[5] or not payload[5]:
+            raise _Unusual
         height, width = int.from_bytes(payload[1:3], "big"), int.from_bytes(payload[3:5], "big")
         rows = [payload[at : at + 3] for at in range(6, 6 + 3 * payload[5], 3)]
         most_h, most_v = max(row[1] >> 4 for row in rows), max(row[1] & 15 for row in rows)
@@ -166,7 +169,7 @@ class _File:
         """Quantisation with the steps of shortened scans enlarged; None when two components that share a table disagree."""
         shifts: dict[int, dict[int, int]] = {}
         for component, table in self._table_of.items():
-            mine = {index: shift for index, shift in self._step_shift[component].items()}
+            mine = dict(self._step_shift[component])
             known = shifts.setdefault(table, mine)
             if any(known.get(index, shift) != shift for index, shift in mine.items()):
                 return None
@@ -208,15 +211,16 @@ def _last_used(header: Header, eighths: int) -> dict[int, int]:
     return used
 
 
-def _entropy_ends(data: bytes) -> np.ndarray:
+def _entropy_ends(data: bytes) -> npt.NDArray[np.intp]:
     """Positions of every 0xFF that starts a marker other than a restart: entropy-coded data has none."""
     array = np.frombuffer(data, np.uint8)
     at = np.flatnonzero(array[:-1] == 0xFF)
     after = array[at + 1]
-    return at[(after != 0) & (after != 0xFF) & ((after < 0xD0) | (after > 0xD7))]
+    ends: npt.NDArray[np.intp] = at[(after != 0) & (after != 0xFF) & ((after < 0xD0) | (after > 0xD7))]
+    return ends
 
 
-def _next(marks: np.ndarray, at: int) -> int:
+def _next(marks: npt.NDArray[np.intp], at: int) -> int:
     index = int(np.searchsorted(marks, at))
     if index >= len(marks):
         raise Malformed("the JPEG ends in the middle of a scan")

@@ -45,9 +45,7 @@ def top_k(scores: AnyArray, k: int, labels: tuple[str, ...] = ()) -> list[Scored
     if k < 1:
         raise ValueError(f"k is at least 1, not {k}")
     flat = np.asarray(scores, dtype=np.float32).reshape(-1)
-    order = np.argsort(np.where(np.isnan(flat), np.float32(-np.inf), flat) * -1, kind="stable")
-    if np.isnan(flat).any():
-        order = np.concatenate([order[~np.isnan(flat[order])], order[np.isnan(flat[order])]])
+    order = np.argsort(-flat, kind="stable")  # NaN sorts last
     return [
         Scored(int(index), float(flat[index]), labels[index] if index < len(labels) else "")
         for index in order[:k]

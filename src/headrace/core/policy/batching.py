@@ -17,8 +17,8 @@ Item = TypeVar("Item")
 _SMOOTHING = 0.2
 """Weight of the newest gap in the supply estimate: about the last five arrivals count."""
 
-_LONGEST_GAP_S = 1.0
-"""A pause longer than this is idleness, not supply."""
+_LONGEST_GAP_WINDOWS = 4
+"""A longer pause is idleness, not supply: it counts as this many windows, so that one pause does not hide a fast supply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Batching(Generic[Item]):
         self._waiting: deque[_Batch[Item]] = deque()
         self._in_flight: set[int] = set()
         self._last_fill_s: float | None = None
-        self._gap_s = _LONGEST_GAP_S
+        self._gap_s = 0.0
 
     @property
     def in_flight(self) -> int:
@@ -167,7 +167,7 @@ class Batching(Generic[Item]):
 
     def _observe_supply(self, now_s: float) -> None:
         if self._last_fill_s is not None:
-            gap_s = min(now_s - self._last_fill_s, _LONGEST_GAP_S)
+            gap_s = min(now_s - self._last_fill_s, _LONGEST_GAP_WINDOWS * self.policy.window_s)
             self._gap_s += _SMOOTHING * (gap_s - self._gap_s)
         self._last_fill_s = now_s
 

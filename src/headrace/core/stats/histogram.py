@@ -28,6 +28,12 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
+    def copy(self) -> Histogram:
+        twin = Histogram(self.bounds)
+        twin.counts = self.counts.copy()
+        twin.total = self.total
+        return twin
+
     @property
     def count(self) -> int:
         return sum(self.counts)

@@ -24,7 +24,7 @@ from headrace.lab.assets.commands import Runner, run_command
 from headrace.lab.assets.files import cache_root, only_one, replacing, sweep, write_atomically
 from headrace.lab.assets.lock import Package, packages
 from headrace.lab.assets.manifest import Manifest
-from headrace.lab.assets.registries import Progress, data_of_debian, download
+from headrace.lab.assets.registries import PRIVATE_APT, Progress, data_of_debian, download
 
 KEEP_ARCHIVES = "HEADRACE_KEEP_ARCHIVES"
 _WORK = ".work"
@@ -88,8 +88,7 @@ def _fill(job: Job, retry: bool) -> None:
         sweep(job.root / folder)
     if retry:
         job.manifest.unavailable.clear()
-    for package in packages():
-        _ensure_package(job, package)
+    _ensure_packages(job)
     if not os.environ.get(KEEP_ARCHIVES):
         shutil.rmtree(job.root / _WORK, ignore_errors=True)
     for step in _model_steps(job):
@@ -106,14 +105,28 @@ def _fill(job: Job, retry: bool) -> None:
 def _obsolete(manifest: Manifest) -> list[str]:
     """Steps of a former catalogue, and products of photographs that cannot be had any more and are damaged."""
     known = {f"package {name}" for name in catalogue.KEEPS} | {"model", "labels", "recipe", "answers"}
-    known |= {f"large {large.name}" for large in catalogue.LARGE} | {
-        f"decoded {name}" for name in catalogue.DECODED
-    }
+    known |= {f"large {large.name}" for large in catalogue.LARGE}
+    known |= {f"decoded {name}" for name in catalogue.DECODED}
     return [name for name in manifest.steps if name not in known or not manifest.is_intact(name)]
 
 
+def _ensure_packages(job: Job) -> None:
+    """Python packages are needed; Debian packages are welcome, and their absence is said once, then remembered."""
+    shutil.rmtree(job.root / _WORK / PRIVATE_APT, ignore_errors=True)
+    known = dict(job.manifest.unavailable)
+    for package in packages():
+        _ensure_package(job, package)
+    skipped: dict[str, list[str]] = {}
+    for name, reason in job.manifest.unavailable.items():
+        if name not in known:
+            skipped.setdefault(reason, []).append(name)
+    for reason, names in skipped.items():
+        job.progress(
+            f"skipped {', '.join(names)}: {reason}; the other photographs suffice, --retry asks again"
+        )
+
+
 def _ensure_package(job: Job, package: Package) -> None:
-    """A Python package is needed; a Debian package is welcome, and its absence is said once and remembered."""
     keeps = catalogue.KEEPS[package.name]
     key = _key(asdict(package), [asdict(keep) for keep in keeps])
     step = Step(f"package {package.name}", key, partial(_fetch_package, job, package), f"fetching {package}")
@@ -124,7 +137,6 @@ def _ensure_package(job: Job, package: Package) -> None:
     except AssetError as error:
         if package.kind != "debian":
             raise
-        job.progress(f"  skipped, the other photographs suffice (--retry asks again): {error}")
         job.manifest.unavailable[package.name] = str(error)
         job.manifest.forget([step.name])
         job.manifest.save()
@@ -148,12 +160,7 @@ def _model_steps(job: Job) -> list[Step]:
     recipe = resources.files(__package__).joinpath(Path(catalogue.RECIPE).name).read_bytes()
     write_recipe = partial(_write, root, catalogue.RECIPE, recipe)
     return [
-        Step(
-            "model",
-            _key(weights, _CONVERTER),
-            partial(_convert, root),
-            "converting EfficientNet-Lite0 to ONNX",
-        ),
+        Step("model", _key(weights, _CONVERTER), partial(_convert, root), "converting the model to ONNX"),
         Step("labels", _key(names), partial(_write_labels, root), "writing the labels"),
         Step("recipe", _key(recipe.hex()), write_recipe, "writing the recipe"),
     ]

@@ -63,13 +63,13 @@ def _kind_options(package: Package) -> list[str]:
 
 def _debian(package: Package, folder: Path, run: Runner, progress: Progress) -> Path:
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        raise AssetError(f"{package.name} is a Debian package, and this system has no apt-get and dpkg-deb")
-    outcome = run(["apt-get", "download", package.name], folder)
+        raise AssetError("this system has no apt-get and dpkg-deb")
+    outcome = run(["apt-get", "-o", "Acquire::Retries=1", "download", package.name], folder)
     if outcome.code != 0:
         outcome = _download_with_private_lists(package, folder, run)
     archives = list(folder.glob("*.deb"))
     if outcome.code != 0 or len(archives) != 1:
-        raise AssetError(f"apt-get could not fetch {package.name}: {outcome.last_words()}")
+        raise AssetError(f"apt-get says: {outcome.last_words()}")
     if archives[0].name.split("_")[1].replace("%3a", ":") == package.version:
         return _verified(package, archives[0])
     progress(
@@ -79,13 +79,18 @@ def _debian(package: Package, folder: Path, run: Runner, progress: Progress) -> 
 
 
 def _download_with_private_lists(package: Package, folder: Path, run: Runner) -> Outcome:
-    """Without lists of packages, or with old ones: fetch lists into a folder of our own, which needs no root."""
+    """Without lists of packages, or with old ones: fetch lists into a folder of our own, which needs no root.
+
+    Once a run: apt-get calls it a success when no list could be had, so the lists themselves are looked for.
+    """
     private = folder.parent / PRIVATE_APT
-    known = any((private / "lists").glob("*Packages*"))
+    asked = private.exists()
     options = _private_options(private)
-    updated = None if known else run(["apt-get", *options, "update"], folder)
-    outcome = run(["apt-get", *options, "download", package.name], folder)
-    return updated if outcome.code != 0 and updated is not None and updated.code != 0 else outcome
+    if not asked:
+        run(["apt-get", *options, "update"], folder)
+    if not any((private / "lists").glob("*Packages*")):
+        return Outcome(100, "E: it could get no list of packages (no network?)")
+    return run(["apt-get", *options, "download", package.name], folder)
 
 
 def _private_options(private: Path) -> list[str]:

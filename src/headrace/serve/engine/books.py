@@ -89,13 +89,6 @@ class Book:
                 self._left,
                 self._failed,
                 self._dropped,
-                _copy(self._wait_s),
-                _copy(self._service_s),
+                self._wait_s.copy(),
+                self._service_s.copy(),
             )
-
-
-def _copy(histogram: Histogram) -> Histogram:
-    copy = Histogram(histogram.bounds)
-    copy.counts = histogram.counts.copy()
-    copy.total = histogram.total
-    return copy

@@ -13,6 +13,7 @@ from headrace.core.policy.batching import BatchPolicy, Launch
 from headrace.core.policy.plan import Plan, make_plan
 from headrace.core.policy.readiness import Readiness, warm_up_sizes
 from headrace.core.stats.histogram import BATCH_BOUNDS, Histogram
+from headrace.core.stats.share import ShareWindow
 from headrace.errors import ClientGone, DeadlineExceeded, HeadraceError, InferenceFailed, NotReady, Overloaded
 from headrace.models.opening import open_runner
 from headrace.models.runner import Runner
@@ -29,6 +30,8 @@ from headrace.serve.engine.workers import DecodeWorker, LegacyWorker, ResizeWork
 
 _log = logging.getLogger(__name__)
 
+BUSY_WINDOW_S = 10.0
+
 
 class Engine:
     """Constructible and drivable without a server: `start`, `submit`, `close`."""
@@ -39,8 +42,8 @@ class Engine:
         self.settings = settings
         self.plan: Plan = make_plan(settings, cores)
         self.readiness = Readiness.start(warm_up_sizes(settings.batch_max_items))
-        self.batch_sizes = Histogram(BATCH_BOUNDS)
-        self.refused: dict[str, int] = {}
+        self._batch_sizes = Histogram(BATCH_BOUNDS)
+        self._busy_window = ShareWindow(monotonic_s(), BUSY_WINDOW_S)
         self._inside = 0
         self._state = Condition()
         policy = BatchPolicy(
@@ -227,7 +230,8 @@ class Engine:
         self._infer_book.start(*(start_s - launched_s for _ in jobs))
         self._infer_book.finish(end_s - start_s, len(jobs), failed=error is not None)
         with self._state:
-            self.batch_sizes.add(len(jobs))
+            self._batch_sizes.add(len(jobs))
+            self._busy_window.share(end_s, self.runner.busy().busy_s)
         for row, job in enumerate(launch.items):
             if job is not None:
                 job.timeline.infer_start_s, job.timeline.infer_end_s = start_s, end_s
@@ -236,6 +240,15 @@ class Engine:
                 self._end(job, error)
 
     # --- figures -------------------------------------------------------------------------------------------------------------
+
+    def read_batch_sizes(self) -> Histogram:
+        with self._state:
+            return self._batch_sizes.copy()
+
+    def device_busy_share(self) -> tuple[float, float]:
+        """(window in seconds, share of it with a batch on the device). The window is the last 10 to 20 seconds, shorter after the start."""
+        with self._state:
+            return self._busy_window.share(monotonic_s(), self.runner.busy().busy_s)
 
     @property
     def books(self) -> tuple[Book, ...]:

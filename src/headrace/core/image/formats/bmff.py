@@ -25,12 +25,14 @@ def brand(data: bytes) -> str | None:
 
 def read(data: bytes) -> Header:
     """The header. The size is the largest any item or track claims: grids and thumbnails have sizes of their own. Raises Malformed."""
-    sizes, alpha, icc = [(0, 0)], False, False
+    sizes, alpha, icc, bits = [(0, 0)], False, False, 8
     for kind, start, end in _walk(data, 0, len(data)):
         if kind == b"ispe" and end - start >= 12:
             sizes.append((_u32(data, start + 4), _u32(data, start + 8)))
         elif kind == b"auxC":
             alpha = alpha or b"alpha" in data[start:end]
+        elif kind == b"pixi" and end - start > 5:
+            bits = max(bits, *data[start + 5 : end])
         elif kind == b"colr":
             icc = icc or data[start : start + 4] in (b"prof", b"rICC")
     width, height = max(sizes, key=lambda size: size[0] * size[1])
@@ -38,7 +40,8 @@ def read(data: bytes) -> Header:
         raise Malformed("no picture size was found in the file's boxes")
     name = brand(data) or "heic"
     frames = 2 if data[8:12] in (b"avis", b"msf1", b"hevc") else 1
-    return Header(name, width, height, frames=frames, channels=4 if alpha else 3, alpha=alpha, icc=icc)
+    channels = 4 if alpha else 3
+    return Header(name, width, height, frames=frames, channels=channels, bits=bits, alpha=alpha, icc=icc)
 
 
 def _walk(data: bytes, start: int, end: int) -> Iterator[tuple[bytes, int, int]]:
@@ -51,8 +54,11 @@ def _walk(data: bytes, start: int, end: int) -> Iterator[tuple[bytes, int, int]]
             size, kind, payload = _u32(data, at), data[at + 4 : at + 8], at + 8
             if size == 1:
                 size, payload = int.from_bytes(data[at + 8 : at + 16], "big"), at + 16
-            box_end = min(at + size, stop) if size else stop
-            if box_end <= at:
+            box_end = at + size if size else stop
+            if kind == b"meta" and box_end > stop:
+                raise Malformed("the boxes that describe the picture are cut off")
+            box_end = min(box_end, stop)
+            if box_end < payload:
                 break
             yield kind, payload, box_end
             if kind == b"meta":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,6 +19,12 @@ _DECODABLE = frozenset({0xC0, 0xC1, 0xC2})
 """Baseline, extended and progressive Huffman; the rest (lossless, hierarchical, arithmetic) no decoder here reads."""
 
 
+_MARKER = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")
+"""What ends a scan: in entropy-coded data 0xFF is followed by zero, a restart or another 0xFF."""
+_MAX_MARKERS = 65_536
+"""Markers and fill bytes walked over before a scan: ten times what a profile and metadata of 16 MiB take."""
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """One marker segment: `data[start:end]` is its payload, without marker and length."""
@@ -30,7 +37,7 @@ class Segment:
 def segments(data: bytes, at: int = 2) -> Iterator[Segment]:
     """Marker segments from `at` up to and including the next SOS or EOI. Raises Malformed when one leaves the data."""
     size = len(data)
-    while True:
+    for _ in range(_MAX_MARKERS):
         at = data.find(b"\xff", at)
         if at < 0 or at + 1 >= size:
             raise Malformed("the JPEG ends before its first scan")
@@ -51,11 +58,26 @@ def segments(data: bytes, at: int = 2) -> Iterator[Segment]:
         if marker == SOS:
             return
         at += length
+    raise Malformed(f"the JPEG has more than {_MAX_MARKERS} markers before a scan")
+
+
+def without_strays(data: bytes) -> bytes:
+    """The JPEG without stray bytes between the segments of its header and without zeros that pad its first scan. Raises Malformed."""
+    parts, at = [b"\xff\xd8"], 2
+    for segment in segments(data):
+        parts.append(bytes((0xFF, segment.marker)) + data[segment.start - 2 : segment.end])
+        at = segment.end
+    following = _MARKER.search(data, at)
+    if following is not None:
+        scan = data[at : following.start()].rstrip(b"\0")
+        parts.append(scan + b"\0" if scan.endswith(b"\xff") else scan)
+        at = following.start()
+    return b"".join(parts) + data[at:]
 
 
 def read(data: bytes) -> Header:
     """The header. Raises Malformed."""
-    turn, icc, adobe, frame = 1, False, None, None
+    turn, icc, adobe, frame, first_scan = 1, False, None, None, 0
     for segment in segments(data):
         payload = data[segment.start : min(segment.end, segment.start + 65_536)]
         if segment.marker in _FRAMES:
@@ -66,10 +88,10 @@ def read(data: bytes) -> Header:
             icc = True
         elif segment.marker == 0xEE and payload.startswith(b"Adobe") and len(payload) >= 12:
             adobe = payload[11]
-        elif segment.marker == EOI:
-            break
-    if frame is None:
-        raise Malformed("the JPEG has no frame header")
+        elif segment.marker == SOS:
+            first_scan = payload[0] if payload else 0
+    if frame is None or not first_scan:
+        raise Malformed("the JPEG has no frame header or no scan")
     marker, bits, height, width, components = frame
     identifiers = bytes(identifier for identifier, _, _ in components)
     return Header(
@@ -79,7 +101,7 @@ def read(data: bytes) -> Header:
         orientation=turn,
         channels=len(components),
         bits=bits,
-        progressive=marker == 0xC2,
+        progressive=marker == 0xC2 or first_scan < len(components),
         sampling=tuple((h, v) for _, h, v in components),
         colour=_colour(len(components), adobe, identifiers),
         icc=icc,

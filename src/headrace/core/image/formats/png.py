@@ -10,12 +10,12 @@ MAGIC = b"\x89PNG\r\n\x1a\n"
 
 _CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}
 _COLOUR = {0: "grey", 2: "rgb", 3: "palette", 4: "grey", 6: "rgb"}
-_MAX_CHUNKS = 256
-"""Chunks looked at before the picture data; real files have a handful."""
+_MAX_CHUNKS = 4096
+"""Chunks before the picture data; real files have a handful, screenshots and generated pictures some dozens."""
 
 
 def read(data: bytes) -> Header:
-    """The header. Raises Malformed."""
+    """The header: all chunks before the picture data. Raises Malformed."""
     if len(data) < 33 or data[12:16] != b"IHDR":
         raise Malformed("the PNG has no IHDR")
     width, height = int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
@@ -52,8 +52,8 @@ def _chunks_before_pixels(data: bytes) -> list[tuple[bytes, bytes]]:
     at = 8
     while at + 8 <= len(data) and len(chunks) < _MAX_CHUNKS:
         length, name = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
-        if name in (b"IDAT", b"IEND"):
-            break
+        if name == b"IDAT":
+            return chunks
         chunks.append((name, data[at + 8 : at + 8 + min(length, 65_536)]))
         at += 12 + length
-    return chunks
+    raise Malformed("the PNG has no picture data")

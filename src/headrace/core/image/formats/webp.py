@@ -7,6 +7,7 @@ from headrace.core.image.formats.exif import orientation
 from headrace.records.image import Header
 
 MAGIC = b"RIFF"
+_MAX_CHUNKS = 4096
 
 
 def is_webp(data: bytes) -> bool:
@@ -48,8 +49,12 @@ def _header(
 
 
 def _exif_chunk(data: bytes) -> int:
+    """The orientation, read from the EXIF chunk, which follows the picture."""
+    end = 8 + int.from_bytes(data[4:8], "little")
+    if end > len(data):
+        raise Malformed(f"the WebP says it has {end} bytes and has {len(data)}")
     at, seen = 12, 0
-    while at + 8 <= len(data) and seen < 4096:
+    while at + 8 <= end and seen < _MAX_CHUNKS:
         size = int.from_bytes(data[at + 4 : at + 8], "little")
         if data[at : at + 4] == b"EXIF":
             block = data[at + 8 : at + 8 + min(size, 65_536)]

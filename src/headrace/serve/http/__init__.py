@@ -1,0 +1,1 @@
+"""The HTTP face: requests in, jobs to the engine, answers out. Raw ASGI."""

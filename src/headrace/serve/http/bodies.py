@@ -1,0 +1,104 @@
+"""Request bodies: bounded in bytes and in time, asked for only after the door has agreed."""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace.errors import BodyTooLarge, ClientGone, Overloaded, RequestError, SlowSender
+from headrace.records.settings import Settings
+from headrace.serve.http.exchange import Request
+from headrace.serve.http_protocol import DIRECT_MIN_BYTES, Receive, read_body
+from headrace.units import format_bytes
+
+KEPT_BUFFERS = 4
+KEPT_BYTES = 16 * 2**20
+"""Of one buffer: a rare giant is given back to the system."""
+LEAST_ROOM_BODIES = 8
+"""So many of the largest bodies may be on their way at once; small ones do not count."""
+
+
+class Bodies:
+    """Reads bodies. Large ones go through a few buffers that are used again."""
+
+    def __init__(self) -> None:
+        self._free: list[bytearray] = []
+        self._arriving_bytes = 0
+
+    async def read(self, request: Request) -> bytes:
+        """The whole body. Raises BodyTooLarge, SlowSender, ClientGone, Overloaded."""
+        settings = request.settings
+        length = announced(request, settings)
+        try:
+            async with asyncio.timeout(settings.request_body_timeout_ms / 1e3):
+                if length is not None and length > DIRECT_MIN_BYTES:
+                    return await self._read_large(request, length, settings)
+                return await _read_small(request.receive, settings.limits_max_body_bytes)
+        except TimeoutError:
+            raise SlowSender(
+                f"the body did not arrive within {settings.request_body_timeout_ms:g} ms (request.body_timeout_ms)"
+            ) from None
+
+    async def _read_large(self, request: Request, length: int, settings: Settings) -> bytes:
+        room = LEAST_ROOM_BODIES * settings.limits_max_body_bytes
+        if self._arriving_bytes + length > room:
+            raise Overloaded(
+                f"bodies of {format_bytes(self._arriving_bytes)} are on their way, and another {format_bytes(length)} is too much; try again"
+            )
+        self._arriving_bytes += length
+        buffer = self._take(length)
+        try:
+            with memoryview(buffer) as view:
+                size = await read_body(request.scope, request.receive, view[:length])
+                return bytes(view[:size])
+        finally:
+            self._arriving_bytes -= length
+            self._give_back(buffer)
+
+    def _take(self, length: int) -> bytearray:
+        for index, buffer in enumerate(self._free):
+            if len(buffer) >= length:
+                return self._free.pop(index)
+        return bytearray(length)
+
+    def _give_back(self, buffer: bytearray) -> None:
+        if len(buffer) <= KEPT_BYTES:
+            self._free.append(buffer)
+            self._free.sort(key=len)
+            del self._free[:-KEPT_BUFFERS]
+
+
+def announced(request: Request, settings: Settings) -> int | None:
+    """The body's length as announced. Raises BodyTooLarge before a byte of it is read."""
+    text = request.fields.get(b"content-length")
+    if text is None:
+        return None
+    if not text.isdigit() or len(text) > 18:
+        raise RequestError("Content-Length is no number")
+    length = int(text)
+    if length > settings.limits_max_body_bytes:
+        raise too_large(f"{format_bytes(length)}", settings.limits_max_body_bytes)
+    return length
+
+
+async def _read_small(receive: Receive, most_bytes: int) -> bytes:
+    """A small body, or one of unknown length."""
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if not message.get("more_body", False) and message["type"] == "http.request" and len(body) <= most_bytes:
+        return body
+    pieces, size = [body], len(body)
+    while True:
+        if message["type"] == "http.disconnect":
+            raise ClientGone("the client went away before its body was complete")
+        if size > most_bytes:
+            raise too_large("more", most_bytes)
+        if not message.get("more_body", False):
+            return b"".join(pieces)
+        message = await receive()
+        body = message.get("body", b"")
+        pieces.append(body)
+        size += len(body)
+
+
+def too_large(size: str, most_bytes: int) -> BodyTooLarge:
+    return BodyTooLarge(f"the body has {size}, limits.max_body_bytes allows {format_bytes(most_bytes)}")

@@ -1,0 +1,177 @@
+"""Prometheus figures: read from the books at the moment of a scrape, so that serving pays next to nothing for them.
+
+Base units, histograms instead of averages, the model as a label. The names are the product's interface: `docs/metrics.md` lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from headrace import __version__
+from headrace.core.stats.histogram import Histogram
+from headrace.serve.engine.books import BookReading
+from headrace.serve.engine.engine import Engine
+
+if TYPE_CHECKING:
+    from headrace.serve.http.counters import Counters
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def exposition(engine: Engine, counters: Counters, model: str) -> CollectorRegistry:
+    """A registry of everything this server shows."""
+    registry = CollectorRegistry()
+    registry.register(_EngineFigures(engine, model))
+    registry.register(_HttpFigures(counters, model))
+    ProcessCollector(registry=registry)
+    return registry
+
+
+def render(registry: CollectorRegistry) -> bytes:
+    return generate_latest(registry)
+
+
+class _EngineFigures(Collector):
+    """Stages, batches and the device."""
+
+    def __init__(self, engine: Engine, model: str) -> None:
+        self._engine = engine
+        self._model = model
+
+    def collect(self) -> Iterator[Metric]:
+        readings = [book.read() for book in self._engine.books]
+        yield from _stage_histograms(readings, self._model)
+        yield from _stage_gauges(readings, self._model)
+        yield from _stage_counters(readings, self._model)
+        yield from self._device()
+        yield from self._state()
+
+    def _device(self) -> Iterator[Metric]:
+        runner, labels = self._engine.runner, ["model", "device"]
+        busy, values = runner.busy(), [self._model, runner.device]
+        for name, says, value in (
+            ("headrace_device_busy_seconds", "Time with at least one batch on the device.", busy.busy_s),
+            ("headrace_device_launches", "Batches run on the device.", float(busy.launches)),
+            ("headrace_device_images", "Images run on the device, warm-up included.", float(busy.images)),
+        ):
+            family = CounterMetricFamily(name, says, labels=labels)
+            family.add_metric(values, value)
+            yield family
+        share = GaugeMetricFamily(
+            "headrace_device_busy_ratio",
+            "Share of the last seconds (see window_s) with a batch on the device.",
+            labels=[*labels, "window_s"],
+        )
+        window_s, ratio = self._engine.device_busy_share()
+        share.add_metric([*values, f"{window_s:.0f}"], ratio)
+        yield share
+        sizes = HistogramMetricFamily("headrace_batch_size", "Images in a batch.", labels=["model"])
+        _add(sizes, [self._model], self._engine.read_batch_sizes())
+        yield sizes
+
+    def _state(self) -> Iterator[Metric]:
+        engine = self._engine
+        yield _gauge("headrace_requests_inside", "Images inside the engine.", self._model, engine.inside)
+        yield _gauge(
+            "headrace_ready", "1 when requests are admitted.", self._model, float(engine.readiness.ready)
+        )
+        info = GaugeMetricFamily(
+            "headrace_build_info", "Constant 1.", labels=["version", "model", "path", "device", "emulated"]
+        )
+        runner = engine.runner
+        info.add_metric(
+            [__version__, self._model, engine.plan.path, runner.device, str(runner.emulated).lower()], 1
+        )
+        yield info
+
+
+class _HttpFigures(Collector):
+    """What clients saw."""
+
+    def __init__(self, counters: Counters, model: str) -> None:
+        self._counters = counters
+        self._model = model
+
+    def collect(self) -> Iterator[Metric]:
+        answers = CounterMetricFamily(
+            "headrace_responses", "Answers by endpoint and status.", labels=["model", "endpoint", "status"]
+        )
+        for (endpoint, status), count in sorted(self._counters.answers.items()):
+            answers.add_metric([self._model, endpoint, str(status)], count)
+        yield answers
+        rejected = CounterMetricFamily(
+            "headrace_rejected", "Images and requests not served, by reason.", labels=["model", "reason"]
+        )
+        for reason, count in sorted(self._counters.errors.items()):
+            rejected.add_metric([self._model, reason], count)
+        yield rejected
+        latency = HistogramMetricFamily(
+            "headrace_request_duration_seconds",
+            "From the first byte of the request to the answer.",
+            labels=["model"],
+        )
+        _add(latency, [self._model], self._counters.latency_s)
+        yield latency
+
+
+def _stage_histograms(readings: list[BookReading], model: str) -> Iterator[Metric]:
+    for name, says, pick in (
+        (
+            "headrace_stage_duration_seconds",
+            "Time a stage worked on an image.",
+            lambda reading: reading.service_s,
+        ),
+        ("headrace_stage_wait_seconds", "Time an image waited for a stage.", lambda reading: reading.wait_s),
+    ):
+        family = HistogramMetricFamily(name, says, labels=["model", "stage"])
+        for reading in readings:
+            _add(family, [model, reading.stage], pick(reading))
+        yield family
+
+
+def _stage_gauges(readings: list[BookReading], model: str) -> Iterator[Metric]:
+    for name, says, pick in (
+        ("headrace_stage_queue_length", "Images waiting for a stage.", lambda reading: reading.queued),
+        ("headrace_stage_busy_workers", "Images a stage is working on.", lambda reading: reading.busy),
+        (
+            "headrace_stage_workers",
+            "Threads of a stage; 0 where it only waits.",
+            lambda reading: reading.workers,
+        ),
+    ):
+        family = GaugeMetricFamily(name, says, labels=["model", "stage"])
+        for reading in readings:
+            family.add_metric([model, reading.stage], pick(reading))
+        yield family
+
+
+def _stage_counters(readings: list[BookReading], model: str) -> Iterator[Metric]:
+    family = CounterMetricFamily(
+        "headrace_stage_items",
+        "Images by stage and direction; entered = left + failed + dropped + those inside.",
+        labels=["model", "stage", "direction"],
+    )
+    for reading in readings:
+        for direction in ("entered", "left", "failed", "dropped"):
+            family.add_metric([model, reading.stage, direction], getattr(reading, direction))
+    yield family
+
+
+def _gauge(name: str, says: str, model: str, value: float) -> Metric:
+    family = GaugeMetricFamily(name, says, labels=["model"])
+    family.add_metric([model], value)
+    return family
+
+
+def _add(family: HistogramMetricFamily, labels: list[str], histogram: Histogram) -> None:
+    total, buckets = 0, []
+    for bound, count in zip((*map(str, histogram.bounds), "+Inf"), histogram.counts, strict=True):
+        total += count
+        buckets.append((bound, total))
+    family.add_metric(labels, buckets, histogram.total)

@@ -1,0 +1,23 @@
+"""Which recipe goes with a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.errors import UsageError
+from headrace.records.recipe import RecipeFile
+from headrace.store.recipe_files import load_recipe
+
+
+def find_recipe(model: Path | None, recipe: Path | None) -> RecipeFile:
+    """The recipe given, or the one that lies beside the model as MODEL.recipe.toml. Raises RecipeError or UsageError."""
+    if recipe is not None:
+        return load_recipe(recipe)
+    if model is None:
+        raise UsageError("an emulated accelerator needs a recipe: --recipe FILE")
+    beside = model.with_suffix(".recipe.toml")
+    if not beside.is_file():
+        raise UsageError(
+            f"no recipe: give --recipe FILE (TOML, preprocessor_config.json or a timm config.json), or put it at {beside}"
+        )
+    return load_recipe(beside)
