@@ -16,7 +16,7 @@ $(SETUP): requirements/dev.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(ASSETS): $(SETUP) $(wildcard src/headrace/lab/assets/*)
+$(ASSETS): $(SETUP) $(wildcard src/headrace/lab/assets/*.py src/headrace/lab/assets/*.lock src/headrace/lab/assets/*.toml)
 	$(BIN)/python -m headrace.lab.assets
 	@touch $@
 

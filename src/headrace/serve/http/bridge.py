@@ -61,8 +61,8 @@ class Group:
 class Mailbox:
     """Completions on their way to the loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._posted: deque[Group] = deque()
         self._called = False
 

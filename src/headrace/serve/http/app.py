@@ -1,0 +1,125 @@
+"""The ASGI application: finds the handler, turns what comes back into an answer, keeps the books."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from headrace.clock import monotonic_s
+from headrace.errors import ClientGone, HeadraceError, InternalError, MethodNotAllowed, NotFound, SlowSender
+from headrace.records.recipe import RecipeFile
+from headrace.records.timeline import server_timing
+from headrace.serve.engine.engine import Engine
+from headrace.serve.http.answers import Answers
+from headrace.serve.http.bodies import Bodies
+from headrace.serve.http.bridge import Bridge
+from headrace.serve.http.counters import Counters
+from headrace.serve.http.exchange import Answer, Request, Route, error_answer
+from headrace.serve.http.predict import Predict
+from headrace.serve.http.probes import Probes
+from headrace.serve.http_protocol import Receive, Scope
+
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_log = logging.getLogger(__name__)
+
+UNKNOWN = Route("other", {})
+
+
+class App:
+    """One engine's face. `name` is the model's name in answers and in the /v2 API. Lives on one event loop."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        recipe_file: RecipeFile,
+        name: str,
+        clock_s: Callable[[], float] = monotonic_s,
+    ) -> None:
+        self.counters = Counters()
+        self._engine = engine
+        self._clock_s = clock_s
+        self._bridge = Bridge(clock_s)
+        answers = Answers(engine.runner, recipe_file, name, engine.plan.path)
+        predict = Predict(engine, answers, Bodies(), self._bridge)
+        self._routes: dict[str, Route] = {
+            "/predict": Route("predict", {"POST": predict.post}),
+            **Probes(engine).routes(),
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one connection scope of ASGI."""
+        if scope["type"] != "http":
+            await _other(scope, receive, send)
+            return
+        counters = self.counters
+        counters.seen += 1
+        request = Request(scope, receive, self._engine.settings, self._clock_s())
+        route = self._routes.get(request.path) or UNKNOWN
+        try:
+            answer = await self._answer(request, route)
+        except (ClientGone, asyncio.CancelledError) as reason:
+            counters.gone += 1
+            if isinstance(reason, asyncio.CancelledError):
+                raise
+            return
+        counters.answers[route.family, answer.status] += 1
+        if answer.code:
+            counters.errors[answer.code] += 1
+        await self._send(request, answer, send)
+
+    async def _answer(self, request: Request, route: Route) -> Answer:
+        method = "GET" if request.method == "HEAD" else request.method
+        try:
+            handler = route.methods.get(method)
+            if handler is None:
+                return _no_handler(request, route)
+            return await handler(request)
+        except ClientGone:
+            raise
+        except SlowSender as error:
+            return error_answer(request, error, fields=((b"connection", b"close"),))
+        except HeadraceError as error:
+            return error_answer(request, error)
+        except Exception:
+            _log.exception("request %s: %s %s failed", request.id, request.method, request.path)
+            return error_answer(request, InternalError("the server failed on this request; its log says why, under the request id"))
+
+    async def _send(self, request: Request, answer: Answer, send: Send) -> None:
+        fields = [
+            (b"content-type", answer.media),
+            (b"content-length", b"%d" % len(answer.body)),
+            (b"x-request-id", request.id.encode("ascii")),
+        ]
+        timeline = answer.timeline
+        if timeline is not None:
+            spans = timeline.spans()
+            self.counters.timed(spans)
+            fields.append((b"server-timing", server_timing(spans).encode("ascii")))
+        if request.trace:
+            fields.append((b"traceparent", request.trace))
+        fields += answer.fields
+        await send({"type": "http.response.start", "status": answer.status, "headers": fields})
+        await send({"type": "http.response.body", "body": answer.body})
+
+
+def _no_handler(request: Request, route: Route) -> Answer:
+    if not route.methods:
+        return error_answer(request, NotFound(f"there is nothing at {request.path[:200]}"))
+    allowed = sorted({*route.methods, *(("HEAD",) if "GET" in route.methods else ())})
+    error = MethodNotAllowed(f"{request.path[:200]} takes {' and '.join(allowed)}, not {request.method[:20]}")
+    return error_answer(request, error, fields=((b"allow", ", ".join(allowed).encode("ascii")),))
+
+
+async def _other(scope: Scope, receive: Receive, send: Send) -> None:
+    """Start and end of the server are somebody else's business; there are no WebSockets."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close"})
+        return
+    while scope["type"] == "lifespan":
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

@@ -1,0 +1,154 @@
+"""`POST /predict`: one image or several, as they are, in a form or in JSON."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.clock import monotonic_s
+from headrace.errors import HeadraceError, NotReady, Overloaded, RequestError, UnsupportedMedia
+from headrace.records.image import Encoded, Prediction
+from headrace.records.timeline import Timeline
+from headrace.serve.engine.engine import Engine
+from headrace.serve.engine.job import Job
+from headrace.serve.http.answers import NPY, PNG, Answers, Outcome, View
+from headrace.serve.http.bodies import Bodies
+from headrace.serve.http.bridge import Bridge, Group, last_finished
+from headrace.serve.http.exchange import JSON, Answer, Request, error_answer, json_answer
+from headrace.serve.http.forms import Form, images_in_form, images_in_json
+from headrace.serve.http.negotiate import choose
+
+MOST_TOP_K = 1000
+LARGE_BYTES = 512 * 1024
+"""A form or JSON above this is taken apart on another thread."""
+
+
+class Predict:
+    """Answers predictions. `open_bridge` gives the running loop's bridge."""
+
+    def __init__(self, engine: Engine, answers: Answers, bodies: Bodies, bridge: Bridge) -> None:
+        self._engine = engine
+        self._answers = answers
+        self._bodies = bodies
+        self._bridge = bridge
+
+    async def post(self, request: Request) -> Answer:
+        """The handler."""
+        kind = _kind(request.fields.get(b"content-type"))
+        view = self._view(request)
+        deadline_s = request.deadline_s()
+        self._engine.admit()
+        body = await self._bodies.read(request)
+        if kind == "image":
+            return await self._one(request, Encoded(body), view, deadline_s)
+        form = await self._take_apart(request, body, kind)
+        if form.single:
+            item = form.items[0]
+            if isinstance(item, HeadraceError):
+                return error_answer(request, item)
+            return await self._one(request, item, view, deadline_s)
+        return await self._many(request, form.items, view, deadline_s)
+
+    def _view(self, request: Request) -> View:
+        media = choose(request.fields.get(b"accept"), self._answers.offered)
+        if not request.query:
+            return View(media)
+        queries = request.queries()
+        return View(media, _top_k(queries), queries.get("values", "false") in ("true", "1"))
+
+    async def _take_apart(self, request: Request, body: bytes, kind: str) -> Form:
+        most = self._engine.settings.door_max_inside
+        content_type = request.fields.get(b"content-type", b"")
+        if len(body) <= LARGE_BYTES:
+            return images_in_form(body, content_type, most) if kind == "form" else images_in_json(body, most)
+        work = (images_in_form, body, content_type, most) if kind == "form" else (images_in_json, body, most)
+        return await asyncio.to_thread(*work)
+
+    async def _one(self, request: Request, image: Encoded, view: View, deadline_s: float) -> Answer:
+        group = self._bridge.group(request.receive, deadline_s)
+        job = self._submit(request, image, group, monotonic_s())
+        await self._bridge.wait(group)
+        timeline = job.timeline
+        if job.prediction is None:
+            return error_answer(request, job.error or HeadraceError("no answer"), timeline=timeline)
+        timeline.reply_start_s = monotonic_s()
+        answer = await self._built(request, job.prediction, view)
+        timeline.replied_s = monotonic_s()
+        return answer._replace(fields=self._answers.fields, timeline=timeline)
+
+    async def _built(self, request: Request, prediction: Prediction, view: View) -> Answer:
+        if self._answers.heavy(prediction, view):
+            return await asyncio.to_thread(self._build, request, prediction, view)
+        return self._build(request, prediction, view)
+
+    def _build(self, request: Request, prediction: Prediction, view: View) -> Answer:
+        if view.media == PNG:
+            return Answer(200, self._answers.picture(prediction), PNG)
+        if view.media == NPY:
+            return Answer(200, self._answers.numpy_file(prediction), NPY)
+        return json_answer(self._answers.one(prediction, request.id, view))
+
+    async def _many(self, request: Request, items: list[Encoded | HeadraceError], view: View, deadline_s: float) -> Answer:
+        choose(request.fields.get(b"accept"), (JSON,))
+        group = self._bridge.group(request.receive, deadline_s)
+        fetched_s = monotonic_s()
+        entries: list[Job | HeadraceError] = []
+        for item in items:
+            try:
+                entries.append(item if isinstance(item, HeadraceError) else self._submit(request, item, group, fetched_s))
+            except (Overloaded, NotReady):
+                group.abandon()
+                raise
+            except HeadraceError as error:
+                entries.append(error)
+        await self._bridge.wait(group)
+        outcomes: list[Outcome] = [_outcome(entry) for entry in entries]
+        return self._many_built(request, outcomes, view, group)
+
+    def _many_built(self, request: Request, outcomes: list[Outcome], view: View, group: Group) -> Answer:
+        timeline = last_finished(group.jobs).timeline if group.jobs else None
+        if timeline is not None:
+            timeline.reply_start_s = monotonic_s()
+        value = self._answers.many(outcomes, request.id, view, request.settings)
+        answer = json_answer(value, fields=self._answers.fields, timeline=timeline)
+        if timeline is not None:
+            timeline.replied_s = monotonic_s()
+        return answer
+
+    def _submit(self, request: Request, image: Encoded, group: Group, fetched_s: float) -> Job:
+        timeline = Timeline(request.arrived_s)
+        timeline.fetched_s = fetched_s
+        job = Job(timeline=timeline, deadline_s=group.deadline_s, done=group.done, encoded=image)
+        self._engine.submit(job)
+        group.add(job)
+        return job
+
+
+def _outcome(entry: Job | HeadraceError) -> Outcome:
+    if isinstance(entry, HeadraceError):
+        return entry
+    return entry.prediction or entry.error or HeadraceError("no answer")
+
+
+def _kind(content_type: bytes | None) -> str:
+    """`image`, `form` or `json`. Raises UnsupportedMedia."""
+    if content_type is None:
+        return "image"
+    media = content_type.partition(b";")[0].strip().lower()
+    if media.startswith(b"image/") or media in (b"", b"application/octet-stream", b"application/x-www-form-urlencoded"):
+        return "image"  # the last is what `curl --data-binary` says when nobody tells it
+    if media == b"multipart/form-data":
+        return "form"
+    if media == JSON:
+        return "json"
+    raise UnsupportedMedia(
+        f"Content-Type {media[:80].decode('latin-1')!r} is not read here: send an image as it is, multipart/form-data or application/json"
+    )
+
+
+def _top_k(queries: Mapping[str, Any]) -> int:
+    text = queries.get("top_k", "5")
+    if text.isascii() and text.isdigit() and 1 <= int(text[:8]) <= MOST_TOP_K:
+        return int(text[:8])
+    raise RequestError(f"top_k={text[:40]!r} is no whole number from 1 to {MOST_TOP_K}")
