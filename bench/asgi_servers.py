@@ -49,10 +49,9 @@ async def app(scope: dict[str, Any], receive: Callable[[], Any], send: Callable[
 def serve_uvicorn(port: int, http: str, loop: str) -> None:
     module, _, name = http.partition(":")
     protocol: Any = getattr(importlib.import_module(module), name) if name else http
-    options = {"log_level": "critical", "access_log": False, "proxy_headers": False, "ws": "none"}
-    importlib.import_module("uvicorn").run(
-        app, port=port, http=protocol, loop=loop, lifespan="off", **options
-    )
+    options = {"log_level": "critical", "proxy_headers": False, "ws": "none", "lifespan": "off"}
+    uvicorn: Any = importlib.import_module("uvicorn")
+    uvicorn.run(app, port=port, http=protocol, loop=loop, access_log=False, **options)
 
 
 def serve_granian(port: int, loop: str, threads: int) -> None:
@@ -102,8 +101,8 @@ class BareProtocol(asyncio.Protocol):
 
 def serve_bare(port: int) -> None:
     async def main() -> None:
-        server = await asyncio.get_running_loop().create_server(BareProtocol, "127.0.0.1", port)
-        await server.serve_forever()
+        loop = asyncio.get_running_loop()
+        await (await loop.create_server(BareProtocol, "127.0.0.1", port)).serve_forever()
 
     importlib.import_module("uvloop").run(main())
 
@@ -146,8 +145,7 @@ class Client(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.left < 0:
             self.head += data
-            end = self.head.find(b"\r\n\r\n")
-            if end < 0:
+            if (end := self.head.find(b"\r\n\r\n")) < 0:
                 return
             length = self.head.lower().index(b"content-length:") + len("content-length:")
             self.left = int(self.head[length : self.head.index(b"\r\n", length)]) + end + 4 - len(self.head)
@@ -174,15 +172,13 @@ async def load(path: str, port: int, size: int, total: int, connections: int) ->
 def tree_cpu_s(pid: int) -> float:
     """User + system seconds of a process, all its threads, and its live children."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    own = (int(fields[11]) + int(fields[12])) * TICK_S
-    children = " ".join(path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children"))
-    return own + sum(tree_cpu_s(int(child)) for child in children.split())
+    children = " ".join(path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")).split()
+    return (int(fields[11]) + int(fields[12])) * TICK_S + sum(tree_cpu_s(int(child)) for child in children)
 
 
 def start(name: str) -> tuple[subprocess.Popen[bytes], int] | None:
     """A serving process and its port; None, with a line, where the candidate does not run here."""
-    missing = [module for module in CANDIDATES[name][0].split() if not importlib.util.find_spec(module)]
-    if missing:
+    if missing := [module for module in CANDIDATES[name][0].split() if not importlib.util.find_spec(module)]:
         print(f"skipped {name}: not installed: {', '.join(missing)}")
         return None
     with socket.socket() as probe:
@@ -230,8 +226,6 @@ def measure(names: list[str], rounds: int, connections: int) -> None:
     finally:
         for process, _ in servers.values():
             process.terminate()
-        for process, _ in servers.values():
-            process.wait(20)
 
 
 def main() -> None:
@@ -243,8 +237,7 @@ def main() -> None:
     parser.add_argument("--load", nargs=5, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
-        _, serve, options = CANDIDATES[args.serve[0]]
-        serve(int(args.serve[1]), *options)
+        CANDIDATES[args.serve[0]][1](int(args.serve[1]), *CANDIDATES[args.serve[0]][2])
     elif args.load:
         numbers = [int(word) for word in args.load[1:]]
         print(json.dumps(importlib.import_module("uvloop").run(load(args.load[0], *numbers))))

@@ -38,7 +38,7 @@ from headrace.records.settings import Settings
 ADDRESS_SPACE = 4 * 2**30
 """Far above what an honest decode needs, far below what a bomb takes."""
 MEMORY_SLACK = 64 * 2**20
-"""Beside the pixels: the body, the scratch of resizer and codec, the allocator's own reserve."""
+"""Beside the pixels and copies of the body: the scratch of resizer and codec, the allocator's own reserve."""
 WALL_S = 10.0
 
 RECIPES: tuple[tuple[Recipe, str], ...] = (
@@ -89,7 +89,7 @@ def judge(data: bytes, number: int, limits: Limits) -> Outcome:
         result, detail = f"found: {type(problem).__name__}", traceback.format_exc()
     name = header.format if header else format_by_magic(data)
     grown = _peak() - before
-    if grown > promised + MEMORY_SLACK:
+    if grown > promised + MEMORY_SLACK + 3 * len(data):
         used, planned = grown // 2**20, promised // 2**20
         return Outcome(name, "found: memory", f"{used} MiB used, {planned} MiB planned; {result} {detail}")
     return Outcome(name, result, detail)

@@ -12,182 +12,20 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import tiny_models as tiny
-from headrace.core.image.outputs import activate, grey_picture, top_k
-from headrace.core.queueing.service_curve import parse_emulated
 from headrace.errors import InferenceFailed, ModelError, SettingError
-from headrace.models.busy import BusyMeter
-from headrace.models.emulated import EmulatedRunner, Timeline, fingerprint
-from headrace.models.files import available_memory, load_model
 from headrace.models.opening import open_runner
 from headrace.models.ort import choose_device
 from headrace.models.pinned import pinned_zeros
-from headrace.models.runner import DeviceBusy, Runner
+from headrace.models.runner import Runner
 from headrace.records.recipe import ModelCard, Recipe, RecipeFile
 
 SMALL = Recipe(width=4, height=4, scale=1.0)
 
 
-class FakeTime:
-    """A clock that only sleeping moves; oversleeps by a tenth to show that errors do not add up."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-        self.slept: list[float] = []
-
-    def clock(self) -> float:
-        return self.now_s
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.now_s += seconds * 1.1
-
-
-# --- busy time ---------------------------------------------------------------------------------------------------------------
-
-
-def test_overlapping_runs_count_once() -> None:
-    time = FakeTime()
-    meter = BusyMeter(time.clock)
-    with meter.run(8):
-        time.now_s += 1.0
-        with meter.run(4):
-            time.now_s += 2.0
-            assert meter.read() == DeviceBusy(busy_s=3.0, launches=2, images=12)
-        time.now_s += 1.0
-    time.now_s += 50.0
-    with pytest.raises(KeyError), meter.run(1):
-        time.now_s += 0.5
-        raise KeyError
-    assert meter.read() == DeviceBusy(busy_s=4.5, launches=3, images=13)
-
-
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=40))
-def test_busy_time_is_the_union(events: list[tuple[bool, int]]) -> None:
-    time = FakeTime()
-    meter = BusyMeter(time.clock)
-    open_runs: list[Any] = []
-    union = 0
-    for begin, passed in events:
-        if begin:
-            open_runs.append(meter.run(1))
-            open_runs[-1].__enter__()
-        elif open_runs:
-            open_runs.pop(0).__exit__(None, None, None)
-        time.now_s += passed
-        union += passed if open_runs else 0
-        assert meter.read().busy_s == pytest.approx(union)
-
-
-# --- the emulated accelerator -------------------------------------------------------------------------------------------------
-
-
-def test_one_batch_computes_at_a_time_and_copies_overlap() -> None:
-    line = Timeline(parse_emulated("emulated:10+0;copy=4;launch=1"))
-    assert line.book(0.000, 1) == pytest.approx(0.015)
-    assert line.book(0.000, 1) == pytest.approx(0.025), "its copy ran while the first computed"
-    assert line.book(0.002, 1) == pytest.approx(0.035)
-    assert line.read(0.010).busy_s == pytest.approx(0.005)
-    assert line.read(0.030).busy_s == pytest.approx(0.025)
-    assert line.book(0.100, 1) == pytest.approx(0.115), "an idle device starts at once"
-    assert line.read(0.100) == DeviceBusy(busy_s=pytest.approx(0.030), launches=4, images=4)
-    assert line.read(9.0).busy_s == pytest.approx(0.040)
-
-
-def test_a_slow_copy_is_the_bottleneck() -> None:
-    line = Timeline(parse_emulated("emulated:1+0;copy=5"))
-    assert [line.book(0.0, 1) for _ in range(3)] == pytest.approx([0.006, 0.011, 0.016])
-
-
-def test_a_booking_while_nobody_reads_keeps_the_books_short() -> None:
-    line = Timeline(parse_emulated("emulated:1+0"))
-    for second in range(1000):
-        line.book(float(second), 2)
-    assert line.read(2000.0) == DeviceBusy(busy_s=pytest.approx(1.0), launches=1000, images=2000)
-
-
-@given(st.lists(st.tuples(st.floats(0, 0.1), st.integers(1, 9)), max_size=30), st.floats(0, 3))
-def test_busy_never_exceeds_the_clock(calls: list[tuple[float, int]], later_s: float) -> None:
-    line = Timeline(parse_emulated("emulated:3+2;copy=1+1;launch=2"))
-    now_s = 0.0
-    done_s = [0.0]
-    for gap_s, images in calls:
-        now_s += gap_s
-        done_s.append(line.book(now_s, images))
-        assert done_s[-1] >= done_s[-2] + 0.003
-        assert line.read(now_s).busy_s <= now_s + 1e-9
-    assert line.read(now_s + later_s).busy_s <= now_s + later_s + 1e-9
-    total_s = sum(0.003 + 0.002 * images for _, images in calls)
-    assert line.read(done_s[-1] + 1).busy_s == pytest.approx(total_s)
-
-
-def test_the_emulated_runner_sleeps_to_its_deadline() -> None:
-    time = FakeTime()
-    runner = EmulatedRunner(parse_emulated("emulated:2+5"), (4, 4, 3), clock_s=time.clock, sleep=time.sleep)
-    batch = runner.allocate((2, 4, 4, 3))
-    batch[1] = 200
-    outputs = runner.run(batch)
-    np.testing.assert_array_equal(outputs["fingerprint"], [[0, 0, 0], [200, 200, 200]])
-    assert time.slept == pytest.approx([0.012])
-    assert runner.busy() == DeviceBusy(busy_s=pytest.approx(0.012), launches=1, images=2)
-    assert runner.emulated and runner.device == "emulated" and "emulated" in runner.notes[0]
-
-
-def test_a_sleep_that_ends_early_is_slept_again() -> None:
-    time = FakeTime()
-
-    def short(seconds: float) -> None:
-        time.slept.append(seconds)
-        time.now_s += max(seconds * 0.6, 1e-4)
-
-    EmulatedRunner(parse_emulated("emulated:9+1"), (4, 4, 3), clock_s=time.clock, sleep=short).run(
-        np.zeros((1, 4, 4, 3), np.uint8)
-    )
-    assert len(time.slept) > 1 and time.now_s >= 100.01
-
-
-@pytest.mark.parametrize(
-    "batch",
-    [np.zeros((1, 4, 4, 1), np.uint8), np.zeros((0, 4, 4, 3), np.uint8), np.zeros((1, 4, 4, 3), np.float32)],
-)
-def test_the_emulated_runner_refuses_what_a_model_would(batch: Any) -> None:
-    runner = EmulatedRunner(parse_emulated("emulated:2+5"), (4, 4, 3), sleep=lambda _: None)
-    with pytest.raises(InferenceFailed, match="takes uint8"):
-        runner.run(batch)
-
-
-def test_fingerprints_tell_images_and_channels_apart() -> None:
-    rng = np.random.default_rng(1)
-    batch = rng.integers(0, 256, (8, 224, 224, 3), dtype=np.uint8)
-    found = fingerprint(batch, "nhwc")
-    assert found.shape == (8, 3) and found.dtype == np.float32
-    assert len(np.unique(found.round(3), axis=0)) == 8
-    np.testing.assert_allclose(found, batch[:, ::18, ::18].mean(axis=(1, 2)), rtol=1e-5)
-    turned = np.ascontiguousarray(batch.transpose(0, 3, 1, 2)).astype(np.float32)
-    np.testing.assert_allclose(fingerprint(turned, "nchw"), found, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("front", "layout", "shape", "dtype"),
-    [
-        (True, "nchw", (6, 4, 3), "uint8"),
-        (False, "nchw", (3, 6, 4), "float32"),
-        (False, "nhwc", (6, 4, 3), "float32"),
-    ],
-)
-def test_opening_the_emulated_accelerator(
-    front: bool, layout: Any, shape: tuple[int, ...], dtype: str
-) -> None:
-    file = RecipeFile(recipe=replace(SMALL, height=6, layout=layout))
-    runner: Runner = open_runner(None, file, accelerator="emulated:1us+1us", threads=1, front=front)
-    assert runner.image_shape == shape and runner.input_dtype == dtype
-    assert runner.run(runner.allocate((3, *shape)))["fingerprint"].shape == (3, 3)
-
-
-# --- ONNX Runtime -------------------------------------------------------------------------------------------------------------
+def has_cuda() -> bool:
+    return "CUDAExecutionProvider" in onnxruntime.get_available_providers()
 
 
 def opened(
@@ -299,6 +137,20 @@ def test_unfreezing_what_cannot_be_unfrozen(tmp_path: Path) -> None:
     assert "model.onnx" in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_sizes_that_a_free_graph_cannot_take(tmp_path: Path) -> None:
+    nodes = [
+        tiny.helper.make_node("MaxPool", ["x"], ["small"], kernel_shape=[2, 2], strides=[2, 2]),
+        tiny.helper.make_node("Upsample", ["small", "scales"], ["large"]),
+        tiny.helper.make_node("Add", ["x", "large"], ["y"]),
+    ]
+    dims = ["n", 3, "h", "w"]
+    weights = {"scales": np.array([1, 1, 2, 2], np.float32)}
+    model = tiny.graph(nodes, [("x", tiny.FLOAT, dims)], [("y", tiny.FLOAT, dims)], weights, opset=9)
+    with pytest.raises(ModelError, match=r"model\.onnx: .*5x4 is no multiple of 32"):
+        opened(model, tmp_path, recipe=replace(SMALL, width=5))
+    assert opened(model, tmp_path).max_batch is None
+
+
 def test_a_model_that_mixes_its_batch_is_pointed_out(tmp_path: Path) -> None:
     assert "changes with the other images" in opened(tiny.mixing(), tmp_path).notes[-1]
 
@@ -349,6 +201,20 @@ def test_devices() -> None:
         choose_device("gpu", both)
 
 
+@pytest.mark.skipif(has_cuda(), reason="a GPU that works does not fall back")
+@pytest.mark.filterwarnings("ignore:Specified provider")
+def test_a_gpu_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "headrace.models.ort.onnxruntime.get_available_providers",
+        lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"],
+    )
+    path, file = tiny.saved(tiny.convolution(["n", 3, 4, 4]), tmp_path), RecipeFile(recipe=SMALL)
+    with pytest.raises(ModelError, match="fell back to CPUExecutionProvider"):
+        open_runner(path, file, accelerator="cuda", threads=1)
+    runner = open_runner(path, file, accelerator="auto", threads=1)
+    assert runner.device == "cpu" and "could not be started" in runner.notes[0]
+
+
 def test_settings_that_open_nothing() -> None:
     file = RecipeFile(recipe=SMALL)
     with pytest.raises(ModelError, match="needs a model"):
@@ -357,10 +223,6 @@ def test_settings_that_open_nothing() -> None:
         open_runner(None, file, accelerator="emulated", threads=1)
     with pytest.raises(SettingError, match=r"model\.threads=0"):
         open_runner(None, file, accelerator="emulated:1+1", threads=0)
-
-
-def has_cuda() -> bool:
-    return "CUDAExecutionProvider" in onnxruntime.get_available_providers()
 
 
 @pytest.mark.gpu
@@ -422,129 +284,3 @@ def test_page_locked_memory_lives_as_long_as_its_last_view(dtype: str) -> None:
 def test_without_page_locked_memory_there_is_none() -> None:
     assert pinned_zeros((2,), np.dtype(np.uint8), FakeCuda(refuses=True)) is None
     assert pinned_zeros((0, 3), np.dtype(np.uint8), FakeCuda()) is None
-
-
-# --- files that are no model --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "part"),
-    [
-        ("a.pt", b"PK\x03\x04rest", "export it to ONNX with torch.onnx.export"),
-        ("renamed.onnx", b"PK\x03\x04rest", "a PyTorch file"),
-        ("old.onnx", b"\x80\x02\x8a\nl\xfc", "a PyTorch file"),
-        ("a.safetensors", b"\x10\0\0\0\0\0\0\0{", "weights without a graph"),
-        ("a.tflite", b"\x1c\0\0\0TFL3", "tf2onnx.convert --tflite"),
-        ("a.onnx", b"\x89HDF\r\n\x1a\n", "Keras"),
-        ("a.engine", b"ftrt", "TensorRT engine"),
-        ("a.gguf", b"GGUF", "GGUF"),
-        ("a.ort", b"\0\0\0\0ORTM", "an ORT file"),
-        ("lfs.onnx", b"version https://git-lfs.github.com/spec/v1\noid", "git lfs pull"),
-        ("empty.onnx", b"", "is empty"),
-        ("text.onnx", b"<!DOCTYPE html><html>404</html>", "text.onnx"),
-        ("noise.onnx", bytes(range(256)), "noise.onnx"),
-    ],
-)
-def test_files_that_are_no_onnx(tmp_path: Path, name: str, data: bytes, part: str) -> None:
-    path = tmp_path / name
-    path.write_bytes(data)
-    with pytest.raises(ModelError) as caught:
-        load_model(path)
-    assert part in str(caught.value) and str(path) in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_paths_that_are_no_file(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"no model file .*gone\.onnx"):
-        load_model(tmp_path / "gone.onnx")
-    with pytest.raises(ModelError, match=r"is a folder.*holds no"):
-        load_model(tmp_path)
-    tiny.saved(tiny.classifier(), tmp_path, "here.onnx")
-    with pytest.raises(ModelError, match=r"is a folder.*here\.onnx"):
-        load_model(tmp_path)
-
-
-@given(st.data())
-def test_cut_models_are_refused(data: st.DataObject) -> None:
-    whole = tiny.classifier().SerializeToString()
-    cut = data.draw(st.integers(1, len(whole) - 1))
-    folder = Path(pytest.importorskip("tempfile").mkdtemp())
-    path = folder / "cut.onnx"
-    path.write_bytes(whole[:cut])
-    try:
-        with pytest.raises(ModelError, match=r"cut\.onnx"):
-            open_runner(
-                path, RecipeFile(recipe=replace(SMALL, width=8, height=8)), accelerator="cpu", threads=1
-            )
-    finally:
-        path.unlink()
-        folder.rmdir()
-
-
-def test_models_larger_than_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tiny.saved(tiny.classifier(), tmp_path)
-    monkeypatch.setattr("headrace.models.files.available_memory", lambda: 10)
-    with pytest.raises(ModelError, match="10 B of memory are free"):
-        load_model(path)
-
-
-def test_memory_is_the_least_of_machine_and_group(tmp_path: Path) -> None:
-    assert available_memory(tmp_path) is None
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/meminfo").write_text("MemTotal: 9 kB\nMemAvailable:       1000 kB\n")
-    assert available_memory(tmp_path) == 1_024_000
-    group = tmp_path / "sys/fs/cgroup"
-    group.mkdir(parents=True)
-    (group / "memory.max").write_text("max\n")
-    assert available_memory(tmp_path) == 1_024_000
-    (group / "memory.max").write_text("5000\n")
-    (group / "memory.current").write_text("6000\n")
-    assert available_memory(tmp_path) == 0
-
-
-# --- what the outputs mean ----------------------------------------------------------------------------------------------------
-
-finite = st.floats(-(2.0**100), 2.0**100, width=32)
-
-
-@given(st.lists(finite, min_size=1, max_size=20), st.floats(-50, 50))
-def test_softmax_is_a_distribution_and_ignores_shifts(scores: list[float], shift: float) -> None:
-    made = activate(np.array([scores], np.float32), "softmax")
-    assert made.dtype == np.float32 and np.all(made >= 0) and made.sum() == pytest.approx(1.0, abs=1e-5)
-    small = np.array([scores], np.float64) % 10
-    np.testing.assert_allclose(activate(small, "softmax"), activate(small + shift, "softmax"), atol=1e-5)
-
-
-@given(st.lists(finite, min_size=1, max_size=20))
-def test_sigmoid_stays_within_bounds_and_is_symmetric(scores: list[float]) -> None:
-    values = np.array(scores, np.float32)
-    made = activate(values, "sigmoid")
-    assert np.all((made >= 0) & (made <= 1))
-    np.testing.assert_allclose(made + activate(-values, "sigmoid"), 1.0, atol=1e-6)
-
-
-def test_activation_axes_and_none() -> None:
-    scores = np.array([[[1000.0, -1000.0]], [[0.0, 0.0]]], np.float16)
-    np.testing.assert_allclose(activate(scores, "softmax"), [[[1, 0]], [[0.5, 0.5]]])
-    np.testing.assert_allclose(activate(scores, "softmax", axis=1), np.ones((2, 1, 2)))
-    assert activate(scores, "none").dtype == np.float32
-    assert np.isnan(activate(np.array([1.0, np.nan]), "softmax")).all()
-
-
-def test_top_k() -> None:
-    found = top_k(np.array([0.1, 0.7, np.nan, 0.7, -np.inf]), 9, ("a", "b", "c"))
-    assert [(entry.index, entry.label) for entry in found] == [(1, "b"), (3, ""), (0, "a"), (4, ""), (2, "c")]
-    assert [entry.index for entry in top_k(np.array([[[3.0]], [[9.0]]]), 1)] == [1]
-    with pytest.raises(ValueError, match="at least 1"):
-        top_k(np.zeros(3), 0)
-
-
-def test_grey_pictures() -> None:
-    plane = np.array([[-1.0, 0.0, 1.0], [1.0, -1.0, 0.5]])
-    for shape in ((2, 3), (1, 2, 3), (2, 3, 1)):
-        np.testing.assert_array_equal(grey_picture(plane.reshape(shape)), [[0, 128, 255], [255, 0, 191]])
-    np.testing.assert_array_equal(grey_picture(np.array([[np.nan, 5.0, np.inf, 7.0]])), [[0, 0, 0, 255]])
-    for flat in (np.full((2, 2), 3.0), np.full((2, 2), np.nan), np.zeros((0, 4))):
-        assert not grey_picture(flat).any()
-    assert grey_picture(np.array([[-3e38, 3e38]], np.float32)).tolist() == [[0, 255]]
-    with pytest.raises(ValueError, match="one channel"):
-        grey_picture(np.zeros((3, 4, 5)))

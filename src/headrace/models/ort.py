@@ -68,18 +68,23 @@ class OrtRunner:
         weights_folder: Path | None = None,
         batch: int | None = None,
         notes: tuple[str, ...] = (),
+        required: bool = True,
         clock_s: Callable[[], float] = monotonic_s,
     ) -> None:
         """`serialized` is the model with exactly one input; `device` one of PROVIDERS; `batch` the only size it takes.
 
-        Raises ModelError when ONNX Runtime refuses the model or falls back to another device.
+        Raises ModelError when ONNX Runtime refuses the model. When it cannot start `device` and falls back to another,
+        that is a ModelError if the device is `required` and a note if not.
         """
         self.name = name
-        self.notes = notes
         self.max_batch = batch
         self.image_shape = image_shape
         self._session = _open_session(serialized, device, threads, weights_folder)
-        self.device = device if device == "cpu" else "cuda:0"
+        fallen = _fallback(self._session, device)
+        if fallen and required:
+            raise ModelError(fallen)
+        self.notes = (*notes, fallen) if fallen else notes
+        self.device = "cpu" if fallen or device == "cpu" else "cuda:0"
         image = self._session.get_inputs()[0]
         self._input: str = image.name
         self.input_dtype: np.dtype[Any] = np.dtype(_numpy_name(image.type))
@@ -151,19 +156,22 @@ def _open_session(serialized: bytes, device: str, threads: int, weights_folder: 
     wanted = PROVIDERS[device]
     chain = dict.fromkeys([wanted, *([PROVIDERS["cuda"]] if device == "tensorrt" else []), PROVIDERS["cpu"]])
     providers = [(provider, _OPTIONS.get(provider, {})) for provider in chain]
+    options = _session_options(threads, weights_folder)
     try:
-        session = onnxruntime.InferenceSession(
-            serialized, _session_options(threads, weights_folder), providers=providers
-        )
+        return onnxruntime.InferenceSession(serialized, options, providers=providers)
     except Exception as error:  # ONNX Runtime's classes share no base of their own
         raise ModelError(f"ONNX Runtime refuses the model: {_first_line(error)}") from error
+
+
+def _fallback(session: Any, device: str) -> str:
+    """What happened when the session does not run on `device`; empty when it does."""
     used = session.get_providers()
-    if wanted not in used:
-        raise ModelError(
-            f"accelerator={device} could not be started and ONNX Runtime fell back to {', '.join(used)}: check that the "
-            "driver, CUDA and cuDNN fit this onnxruntime-gpu, or choose accelerator=cpu"
-        )
-    return session
+    if PROVIDERS[device] in used:
+        return ""
+    return (
+        f"accelerator={device} could not be started and ONNX Runtime fell back to {', '.join(used)}: check that the driver, "
+        "CUDA and cuDNN fit this onnxruntime-gpu, or choose accelerator=cpu"
+    )
 
 
 def _session_options(threads: int, weights_folder: Path | None) -> Any:

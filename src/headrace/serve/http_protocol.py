@@ -82,6 +82,9 @@ class BoundedHeadProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        if self._head_timer is None and "method" in self.scope and not self.cycle.response_complete:
+            self._head_bytes = 0  # a request is being served, and its head is complete: nearly always so
+            return
         if self._inside_head():
             self._head_bytes += len(data)
             if self._head_bytes > self.head_max_bytes:
@@ -183,7 +186,8 @@ class BodyProtocol(BoundedHeadProtocol):
             self._offered = None
 
     def on_response_complete(self) -> None:
-        self._withdraw_offer()
+        if self._offered is not None:
+            self._withdraw_offer()
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -103,6 +103,7 @@ def _uvicorn(app: Any, protocol: Any) -> _Uvicorn:
             http=protocol,
             ws="none",
             lifespan="off",
+            proxy_headers=False,
             log_level="warning",
             access_log=False,
             server_header=False,

@@ -69,8 +69,8 @@ def colour(image: Any, recipe: Recipe) -> Uint8Array:
 
 def normalise(prepared: Uint8Array, recipe: Recipe) -> AnyArray:
     """(pixel * scale - mean) / std as the recipe's dtype, [H, W, C]."""
-    values = prepared.astype(np.float32) * np.float32(recipe.scale)
-    values = (values - np.asarray(recipe.mean, np.float32)) / np.asarray(recipe.std, np.float32)
+    scaled = prepared.astype(np.float32) * np.float32(recipe.scale)
+    values = (scaled - np.asarray(recipe.mean, np.float32)) / np.asarray(recipe.std, np.float32)
     return values.astype(np.dtype(recipe.dtype))
 
 

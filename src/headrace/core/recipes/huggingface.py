@@ -108,12 +108,19 @@ def _values(config: Config) -> tuple[float, tuple[float, ...], tuple[float, ...]
             )
         mean = tuple(value + 1.0 for value in mean)
     if flag(config, "include_top", "EfficientNet" in processor_kind(config)):
-        std = tuple(value * value for value in std)  # the processor of EfficientNet divides by std twice
+        # The processor of EfficientNet divides by std once more.
+        again = _three(channels(config, "image_std"), "image_std")
+        std = tuple(value * more for value, more in zip(std, again, strict=True))
     return scale, mean, std
 
 
 def _normalisation(config: Config) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    if not flag(config, "do_normalize", "image_mean" in config):
+    stated = config.get("do_normalize") is not None or config.get("image_mean") is not None
+    if not stated and "MobileViT" not in processor_kind(config):
+        raise RecipeError(
+            "neither do_normalize nor image_mean is there: add image_mean and image_std, or do_normalize = false"
+        )
+    if not flag(config, "do_normalize", stated):
         return (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
     for key in ("image_mean", "image_std"):
         if config.get(key) is None:

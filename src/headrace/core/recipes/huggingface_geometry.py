@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.core.recipes.fields import Config, flag, number, side
+from headrace.core.recipes.geometry import Geometry, cut_from
 from headrace.errors import RecipeError
-from headrace.records.recipe import Fit
 
 _VARIABLE = {
     "do_pad": "pads every image to a size of its own",
@@ -42,16 +42,6 @@ CONVNEXT_STRETCHES_FROM = 384
 
 
 @dataclass(frozen=True, slots=True)
-class Geometry:
-    """The part of a recipe that says where pixels go."""
-
-    width: int
-    height: int
-    fit: Fit
-    crop_fraction: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
 class _Size:
     """Either both sides or the short one."""
 
@@ -67,6 +57,10 @@ def geometry(config: Config) -> Geometry:
     size = _size(config, kind)
     if "ConvNext" in kind:
         return _convnext(size, config)
+    if config.get("crop_pct") is not None and "PoolFormer" not in kind:
+        raise RecipeError(
+            "crop_pct means different things to different processors: add image_processor_type, or write a recipe.toml"
+        )
     if not flag(config, "do_center_crop", "crop_size" in config and size.short is not None):
         return _without_crop(size, config)
     crop = _crop(config, size)
@@ -76,16 +70,6 @@ def geometry(config: Config) -> Geometry:
 def processor_kind(config: Config) -> str:
     """The processor's class name, empty when the file does not say."""
     return str(config.get("image_processor_type") or config.get("feature_extractor_type") or "")
-
-
-def cut_from(short: int, side_length: int) -> Geometry:
-    """The short side becomes `short`, then the centre of `side_length` squared is cut out."""
-    if short < side_length:
-        raise RecipeError(
-            f"the short side becomes {short} and {side_length} are cut out of it, which leaves black bars, and no recipe "
-            "makes those: check size and crop_size"
-        )
-    return Geometry(side_length, side_length, "center_crop", side_length / short)
 
 
 def _check_fixed(config: Config) -> None:

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from headrace.core.recipes.checks import checked
 from headrace.core.recipes.fields import Config, channels, number, side
-from headrace.core.recipes.huggingface_geometry import Geometry, cut_from
+from headrace.core.recipes.geometry import Geometry, cut_from
 from headrace.errors import RecipeError
 from headrace.records.recipe import Filter, ModelCard, Recipe, RecipeFile
 
@@ -102,7 +102,7 @@ def _centred(width: int, height: int, share: float) -> Geometry:
 
 def _filter(config: Config) -> Filter:
     value = config.get("interpolation") or "bicubic"
-    if value not in _FILTERS:
+    if not isinstance(value, str) or value not in _FILTERS:
         raise RecipeError(f"interpolation = {value!r} is not one of {', '.join(_FILTERS)}")
     return _FILTERS[value]
 

@@ -58,10 +58,14 @@ class Answers:
         """The JSON of a request with one image."""
         return {**self._frame, **self._item(prediction, view), "request_id": request_id}
 
-    def many(self, outcomes: list[Outcome], request_id: str, view: View, settings: Settings) -> dict[str, Any]:
+    def many(
+        self, outcomes: list[Outcome], request_id: str, view: View, settings: Settings
+    ) -> dict[str, Any]:
         """The JSON of a request with several: one entry an image, in order; a failed one fails alone."""
         entries = [
-            failure_entry(outcome, settings) if isinstance(outcome, HeadraceError) else self._item(outcome, view)
+            failure_entry(outcome, settings)
+            if isinstance(outcome, HeadraceError)
+            else self._item(outcome, view)
             for outcome in outcomes
         ]
         return {**self._frame, "predictions": entries, "request_id": request_id}
@@ -97,7 +101,8 @@ class Answers:
             return _described(self._map(prediction), view.values)
         return {
             "outputs": {
-                name: _shown(array, view.values or array.size <= MOST_VALUES) for name, array in prediction.outputs.items()
+                name: _shown(array, view.values or array.size <= MOST_VALUES)
+                for name, array in prediction.outputs.items()
             }
         }
 
@@ -136,7 +141,9 @@ def _shown(array: AnyArray, values: bool) -> dict[str, Any]:
     if values:
         entry["values"] = plain(array)
     else:
-        entry["hint"] = "add ?values=true, or ask for Accept: application/x-npy where the model has one output"
+        entry["hint"] = (
+            "add ?values=true, or ask for Accept: application/x-npy where the model has one output"
+        )
     return entry
 
 

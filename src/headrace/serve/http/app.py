@@ -7,8 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from headrace.clock import monotonic_s
-from headrace.errors import ClientGone, HeadraceError, InternalError, MethodNotAllowed, NotFound, SlowSender
+from headrace.clock import monotonic_s, wall_s
+from headrace.errors import ClientGone, HeadraceError, InternalError, MethodNotAllowed, SlowSender
 from headrace.records.recipe import RecipeFile
 from headrace.records.timeline import server_timing
 from headrace.serve.engine.engine import Engine
@@ -17,6 +17,7 @@ from headrace.serve.http.bodies import Bodies
 from headrace.serve.http.bridge import Bridge
 from headrace.serve.http.counters import Counters
 from headrace.serve.http.exchange import Answer, Request, Route, error_answer
+from headrace.serve.http.oip import Protocol
 from headrace.serve.http.predict import Predict
 from headrace.serve.http.probes import Probes
 from headrace.serve.http_protocol import Receive, Scope
@@ -41,12 +42,16 @@ class App:
         self.counters = Counters()
         self._engine = engine
         self._clock_s = clock_s
-        self._bridge = Bridge(clock_s)
+        bodies, bridge = Bodies(), Bridge(clock_s)
         answers = Answers(engine.runner, recipe_file, name, engine.plan.path)
-        predict = Predict(engine, answers, Bodies(), self._bridge)
+        predict = Predict(engine, answers, bodies=bodies, bridge=bridge, counters=self.counters)
+        self._protocol = Protocol(
+            engine, recipe_file, name, bodies=bodies, bridge=bridge, counters=self.counters
+        )
         self._routes: dict[str, Route] = {
             "/predict": Route("predict", {"POST": predict.post}),
             **Probes(engine).routes(),
+            **self._protocol.routes(),
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -65,17 +70,28 @@ class App:
             if isinstance(reason, asyncio.CancelledError):
                 raise
             return
+        timing = self._count(request, route, answer)
+        await _send(request, answer, timing, send)
+
+    def _count(self, request: Request, route: Route, answer: Answer) -> bytes:
+        """Into the books; gives the Server-Timing field."""
+        counters = self.counters
         counters.answers[route.family, answer.status] += 1
         if answer.code:
             counters.errors[answer.code] += 1
-        await self._send(request, answer, send)
+        spans = answer.timeline.spans() if answer.timeline is not None else ()
+        if answer.images:
+            counters.predicted(spans, answer.images, wall_s())
+        elif request.method == "POST" and route.family in ("predict", "infer"):
+            counters.failed(self._clock_s() - request.arrived_s)
+        return server_timing(spans).encode("ascii")
 
     async def _answer(self, request: Request, route: Route) -> Answer:
         method = "GET" if request.method == "HEAD" else request.method
         try:
             handler = route.methods.get(method)
             if handler is None:
-                return _no_handler(request, route)
+                return self._no_handler(request, route)
             return await handler(request)
         except ClientGone:
             raise
@@ -85,32 +101,34 @@ class App:
             return error_answer(request, error)
         except Exception:
             _log.exception("request %s: %s %s failed", request.id, request.method, request.path)
-            return error_answer(request, InternalError("the server failed on this request; its log says why, under the request id"))
+            return error_answer(
+                request,
+                InternalError("the server failed on this request; its log says why, under the request id"),
+            )
 
-    async def _send(self, request: Request, answer: Answer, send: Send) -> None:
-        fields = [
-            (b"content-type", answer.media),
-            (b"content-length", b"%d" % len(answer.body)),
-            (b"x-request-id", request.id.encode("ascii")),
-        ]
-        timeline = answer.timeline
-        if timeline is not None:
-            spans = timeline.spans()
-            self.counters.timed(spans)
-            fields.append((b"server-timing", server_timing(spans).encode("ascii")))
-        if request.trace:
-            fields.append((b"traceparent", request.trace))
-        fields += answer.fields
-        await send({"type": "http.response.start", "status": answer.status, "headers": fields})
-        await send({"type": "http.response.body", "body": answer.body})
+    def _no_handler(self, request: Request, route: Route) -> Answer:
+        if not route.methods:
+            return error_answer(request, self._protocol.not_found(request.path))
+        allowed = sorted({*route.methods, *(("HEAD",) if "GET" in route.methods else ())})
+        error = MethodNotAllowed(
+            f"{request.path[:200]} takes {' and '.join(allowed)}, not {request.method[:20]}"
+        )
+        return error_answer(request, error, fields=((b"allow", ", ".join(allowed).encode("ascii")),))
 
 
-def _no_handler(request: Request, route: Route) -> Answer:
-    if not route.methods:
-        return error_answer(request, NotFound(f"there is nothing at {request.path[:200]}"))
-    allowed = sorted({*route.methods, *(("HEAD",) if "GET" in route.methods else ())})
-    error = MethodNotAllowed(f"{request.path[:200]} takes {' and '.join(allowed)}, not {request.method[:20]}")
-    return error_answer(request, error, fields=((b"allow", ", ".join(allowed).encode("ascii")),))
+async def _send(request: Request, answer: Answer, timing: bytes, send: Send) -> None:
+    fields = [
+        (b"content-type", answer.media),
+        (b"content-length", b"%d" % len(answer.body)),
+        (b"x-request-id", request.id.encode("ascii")),
+        *answer.fields,
+    ]
+    if timing:
+        fields.append((b"server-timing", timing))
+    if request.trace:
+        fields.append((b"traceparent", request.trace))
+    await send({"type": "http.response.start", "status": answer.status, "headers": fields})
+    await send({"type": "http.response.body", "body": answer.body})
 
 
 async def _other(scope: Scope, receive: Receive, send: Send) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.errors import BodyTooLarge, ClientGone, Overloaded, RequestError, SlowSender
+from headrace.errors import BodyTooLarge, ClientGone, Overloaded, RequestError, SlowSender, UnsupportedMedia
 from headrace.records.settings import Settings
 from headrace.serve.http.exchange import Request
 from headrace.serve.http_protocol import DIRECT_MIN_BYTES, Receive, read_body
@@ -42,7 +42,7 @@ class Bodies:
         room = LEAST_ROOM_BODIES * settings.limits_max_body_bytes
         if self._arriving_bytes + length > room:
             raise Overloaded(
-                f"bodies of {format_bytes(self._arriving_bytes)} are on their way, and another {format_bytes(length)} is too much; try again"
+                f"bodies of {format_bytes(self._arriving_bytes)} are arriving, {format_bytes(length)} more do not fit; try again"
             )
         self._arriving_bytes += length
         buffer = self._take(length)
@@ -68,7 +68,12 @@ class Bodies:
 
 
 def announced(request: Request, settings: Settings) -> int | None:
-    """The body's length as announced. Raises BodyTooLarge before a byte of it is read."""
+    """The body's length as announced. Raises BodyTooLarge, or UnsupportedMedia for a compressed one, before a byte of it is read."""
+    coding = request.fields.get(b"content-encoding", b"identity")
+    if coding.lower() != b"identity":
+        raise UnsupportedMedia(
+            f"Content-Encoding {coding[:40].decode('latin-1')!r} is not read here: send the body as it is"
+        )
     text = request.fields.get(b"content-length")
     if text is None:
         return None

@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterable
 
 from headrace.clock import monotonic_s
 from headrace.errors import ClientGone, DeadlineExceeded
+from headrace.records.image import Encoded, Uint8Array
+from headrace.records.timeline import Timeline
+from headrace.serve.engine.engine import Engine
 from headrace.serve.engine.job import Job
 from headrace.serve.http_protocol import Receive
 
@@ -34,10 +37,25 @@ class Group:
         self.future: asyncio.Future[None] | None = None
         self.watch: asyncio.Task[None] | None = None
 
-    def add(self, job: Job) -> None:
-        """After the engine took it in."""
+    def submit(
+        self,
+        engine: Engine,
+        arrived_s: float,
+        fetched_s: float,
+        *,
+        encoded: Encoded | None = None,
+        prepared: Uint8Array | None = None,
+    ) -> Job:
+        """One image into the engine. Raises what `Engine.submit` raises; the group is then as it was."""
+        timeline = Timeline(arrived_s)
+        timeline.fetched_s = fetched_s
+        job = Job(
+            timeline=timeline, deadline_s=self.deadline_s, done=self.done, encoded=encoded, prepared=prepared
+        )
+        engine.submit(job)
         self.jobs.append(job)
         self.left += 1
+        return job
 
     def done(self, job: Job) -> None:
         """`Job.done`: on an engine thread."""
@@ -61,8 +79,8 @@ class Group:
 class Mailbox:
     """Completions on their way to the loop."""
 
-    def __init__(self) -> None:
-        self.loop: asyncio.AbstractEventLoop | None = None
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         self._posted: deque[Group] = deque()
         self._called = False
 
@@ -84,17 +102,21 @@ class Mailbox:
 
 
 class Bridge:
-    """Belongs to one running event loop."""
+    """Belongs to the event loop that runs when it is first used."""
+
+    _loop: asyncio.AbstractEventLoop
+    _mailbox: Mailbox | None = None
 
     def __init__(self, clock_s: Callable[[], float] = monotonic_s) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._mailbox = Mailbox(self._loop)
         self._clock_s = clock_s
         self._waiting: set[Group] = set()
         self._ticking = False
 
     def group(self, receive: Receive, deadline_s: float) -> Group:
         """For the jobs of a request whose body has been read."""
+        if self._mailbox is None:
+            self._loop = asyncio.get_running_loop()
+            self._mailbox = Mailbox(self._loop)
         return Group(self._mailbox, receive, deadline_s)
 
     async def wait(self, group: Group) -> None:
@@ -120,7 +142,9 @@ class Bridge:
         if group.gone:
             raise ClientGone("the client closed the connection while its answer was computed")
         if group.left:
-            raise DeadlineExceeded("the answer was not ready before the request's deadline; its work was dropped")
+            raise DeadlineExceeded(
+                "the answer was not ready before the request's deadline; its work was dropped"
+            )
 
     def _tick(self) -> None:
         now_s = self._clock_s()

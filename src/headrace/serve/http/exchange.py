@@ -40,12 +40,25 @@ class Answer(NamedTuple):
     """Of the image that was finished last."""
     code: str = ""
     """Of the error, if it is one."""
+    images: int = 0
+    """Predicted."""
 
 
 class Request:
     """What came in; its body is read by the handler. The settings are those of the moment it came."""
 
-    __slots__ = ("arrived_s", "fields", "id", "method", "path", "query", "receive", "scope", "settings", "trace")
+    __slots__ = (
+        "arrived_s",
+        "fields",
+        "id",
+        "method",
+        "path",
+        "query",
+        "receive",
+        "scope",
+        "settings",
+        "trace",
+    )
 
     def __init__(self, scope: Scope, receive: Receive, settings: Settings, arrived_s: float) -> None:
         self.scope = scope
@@ -111,11 +124,15 @@ def _milliseconds(text: bytes) -> float:
     except ValueError:
         value = -1.0
     if not 0 < value < 1e12:
-        raise RequestError(f"X-Request-Timeout-Ms is {text[:40].decode('latin-1')!r}: give milliseconds above 0")
+        raise RequestError(
+            f"X-Request-Timeout-Ms is {text[:40].decode('latin-1')!r}: give milliseconds above 0"
+        )
     return value
 
 
-def json_answer(value: Any, status: int = 200, *, fields: Fields = (), timeline: Timeline | None = None) -> Answer:
+def json_answer(
+    value: Any, status: int = 200, *, fields: Fields = (), timeline: Timeline | None = None
+) -> Answer:
     """`value` as JSON; numbers that JSON cannot say become null."""
     return Answer(status, orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY), JSON, fields, timeline)
 
@@ -125,7 +142,9 @@ def status_of(error: HeadraceError, settings: Settings) -> int:
     return settings.door_overload_status if isinstance(error, Overloaded) else error.http_status
 
 
-def error_answer(request: Request, error: HeadraceError, *, fields: Fields = (), timeline: Timeline | None = None) -> Answer:
+def error_answer(
+    request: Request, error: HeadraceError, *, fields: Fields = (), timeline: Timeline | None = None
+) -> Answer:
     """The one shape of an error."""
     if error.retry_after_s is not None:
         fields = (*fields, (b"retry-after", b"%d" % -(-error.retry_after_s // 1)))

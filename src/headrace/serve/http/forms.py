@@ -12,6 +12,9 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from headrace.errors import HeadraceError, RequestError
 from headrace.records.image import Encoded
 
+MOST_ITEMS = 64
+"""Images in one request."""
+
 
 class Form(NamedTuple):
     """What a body holds, in order; an item that cannot be read is an error among the others."""
@@ -41,7 +44,9 @@ def images_in_json(body: bytes, most: int) -> Form:
 def check_count(count: int, most: int) -> None:
     """Raises RequestError for more images than can ever be inside at once."""
     if count > most:
-        raise RequestError(f"{count} images in one request, at most {most} are let in at once: send several requests")
+        raise RequestError(
+            f"{count} images in one request, at most {most} are let in at once: send several requests"
+        )
 
 
 def _from_base64(text: object, where: str) -> Encoded | HeadraceError:
@@ -108,5 +113,7 @@ def images_in_form(body: bytes, content_type: bytes, most: int) -> Form:
     except FormParserError as problem:
         raise RequestError(f"the multipart form is broken: {problem}") from None
     if not parts.items:
-        raise RequestError("the multipart form has no part with a file (a part whose Content-Disposition has a filename)")
+        raise RequestError(
+            "the multipart form has no part with a file (a part whose Content-Disposition has a filename)"
+        )
     return Form(parts.items, len(parts.items) == 1)

@@ -19,7 +19,9 @@ def choose(accept: bytes | None, offered: tuple[bytes, ...]) -> bytes:
     if _liking(best, ranges) > 0:
         return best
     names = ", ".join(media.decode("ascii") for media in offered)
-    raise NotAcceptable(f"Accept: {accept[:200].decode('latin-1')} cannot be served; this can be had as {names}")
+    raise NotAcceptable(
+        f"Accept: {accept[:200].decode('latin-1')} cannot be served; this can be had as {names}"
+    )
 
 
 def _ranges(accept: bytes) -> dict[bytes, float]:

@@ -9,14 +9,14 @@ from typing import Any
 from headrace.clock import monotonic_s
 from headrace.errors import HeadraceError, NotReady, Overloaded, RequestError, UnsupportedMedia
 from headrace.records.image import Encoded, Prediction
-from headrace.records.timeline import Timeline
 from headrace.serve.engine.engine import Engine
 from headrace.serve.engine.job import Job
 from headrace.serve.http.answers import NPY, PNG, Answers, Outcome, View
 from headrace.serve.http.bodies import Bodies
 from headrace.serve.http.bridge import Bridge, Group, last_finished
+from headrace.serve.http.counters import Counters
 from headrace.serve.http.exchange import JSON, Answer, Request, error_answer, json_answer
-from headrace.serve.http.forms import Form, images_in_form, images_in_json
+from headrace.serve.http.forms import MOST_ITEMS, Form, images_in_form, images_in_json
 from headrace.serve.http.negotiate import choose
 
 MOST_TOP_K = 1000
@@ -25,10 +25,13 @@ LARGE_BYTES = 512 * 1024
 
 
 class Predict:
-    """Answers predictions. `open_bridge` gives the running loop's bridge."""
+    """Answers predictions."""
 
-    def __init__(self, engine: Engine, answers: Answers, bodies: Bodies, bridge: Bridge) -> None:
+    def __init__(
+        self, engine: Engine, answers: Answers, *, bodies: Bodies, bridge: Bridge, counters: Counters
+    ) -> None:
         self._engine = engine
+        self._counters = counters
         self._answers = answers
         self._bodies = bodies
         self._bridge = bridge
@@ -58,7 +61,7 @@ class Predict:
         return View(media, _top_k(queries), queries.get("values", "false") in ("true", "1"))
 
     async def _take_apart(self, request: Request, body: bytes, kind: str) -> Form:
-        most = self._engine.settings.door_max_inside
+        most = min(MOST_ITEMS, request.settings.door_max_inside)
         content_type = request.fields.get(b"content-type", b"")
         if len(body) <= LARGE_BYTES:
             return images_in_form(body, content_type, most) if kind == "form" else images_in_json(body, most)
@@ -67,7 +70,7 @@ class Predict:
 
     async def _one(self, request: Request, image: Encoded, view: View, deadline_s: float) -> Answer:
         group = self._bridge.group(request.receive, deadline_s)
-        job = self._submit(request, image, group, monotonic_s())
+        job = group.submit(self._engine, request.arrived_s, monotonic_s(), encoded=image)
         await self._bridge.wait(group)
         timeline = job.timeline
         if job.prediction is None:
@@ -75,7 +78,7 @@ class Predict:
         timeline.reply_start_s = monotonic_s()
         answer = await self._built(request, job.prediction, view)
         timeline.replied_s = monotonic_s()
-        return answer._replace(fields=self._answers.fields, timeline=timeline)
+        return answer._replace(fields=self._answers.fields, timeline=timeline, images=1)
 
     async def _built(self, request: Request, prediction: Prediction, view: View) -> Answer:
         if self._answers.heavy(prediction, view):
@@ -89,14 +92,20 @@ class Predict:
             return Answer(200, self._answers.numpy_file(prediction), NPY)
         return json_answer(self._answers.one(prediction, request.id, view))
 
-    async def _many(self, request: Request, items: list[Encoded | HeadraceError], view: View, deadline_s: float) -> Answer:
+    async def _many(
+        self, request: Request, items: list[Encoded | HeadraceError], view: View, deadline_s: float
+    ) -> Answer:
         choose(request.fields.get(b"accept"), (JSON,))
         group = self._bridge.group(request.receive, deadline_s)
         fetched_s = monotonic_s()
         entries: list[Job | HeadraceError] = []
         for item in items:
             try:
-                entries.append(item if isinstance(item, HeadraceError) else self._submit(request, item, group, fetched_s))
+                entries.append(
+                    item
+                    if isinstance(item, HeadraceError)
+                    else group.submit(self._engine, request.arrived_s, fetched_s, encoded=item)
+                )
             except (Overloaded, NotReady):
                 group.abandon()
                 raise
@@ -104,6 +113,9 @@ class Predict:
                 entries.append(error)
         await self._bridge.wait(group)
         outcomes: list[Outcome] = [_outcome(entry) for entry in entries]
+        self._counters.errors.update(
+            outcome.code for outcome in outcomes if isinstance(outcome, HeadraceError)
+        )
         return self._many_built(request, outcomes, view, group)
 
     def _many_built(self, request: Request, outcomes: list[Outcome], view: View, group: Group) -> Answer:
@@ -111,18 +123,11 @@ class Predict:
         if timeline is not None:
             timeline.reply_start_s = monotonic_s()
         value = self._answers.many(outcomes, request.id, view, request.settings)
-        answer = json_answer(value, fields=self._answers.fields, timeline=timeline)
+        images = sum(isinstance(outcome, Prediction) for outcome in outcomes)
+        answer = json_answer(value, fields=self._answers.fields, timeline=timeline)._replace(images=images)
         if timeline is not None:
             timeline.replied_s = monotonic_s()
         return answer
-
-    def _submit(self, request: Request, image: Encoded, group: Group, fetched_s: float) -> Job:
-        timeline = Timeline(request.arrived_s)
-        timeline.fetched_s = fetched_s
-        job = Job(timeline=timeline, deadline_s=group.deadline_s, done=group.done, encoded=image)
-        self._engine.submit(job)
-        group.add(job)
-        return job
 
 
 def _outcome(entry: Job | HeadraceError) -> Outcome:
@@ -136,7 +141,11 @@ def _kind(content_type: bytes | None) -> str:
     if content_type is None:
         return "image"
     media = content_type.partition(b";")[0].strip().lower()
-    if media.startswith(b"image/") or media in (b"", b"application/octet-stream", b"application/x-www-form-urlencoded"):
+    if media.startswith(b"image/") or media in (
+        b"",
+        b"application/octet-stream",
+        b"application/x-www-form-urlencoded",
+    ):
         return "image"  # the last is what `curl --data-binary` says when nobody tells it
     if media == b"multipart/form-data":
         return "form"

@@ -30,7 +30,7 @@ def read(data: bytes) -> Header:
         if kind == b"ispe" and end - start >= 12:
             sizes.append((_u32(data, start + 4), _u32(data, start + 8)))
         elif kind == b"auxC":
-            alpha = alpha or b"alpha" in data[start:end]
+            alpha = alpha or b"auxid:1" in data[start:end] or b"alpha" in data[start:end]
         elif kind == b"pixi" and end - start > 5:
             bits = max(bits, *data[start + 5 : end])
         elif kind == b"colr":

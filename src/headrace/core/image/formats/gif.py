@@ -22,7 +22,7 @@ def read(data: bytes) -> Header:
             transparent = bool(data[at + 3 : at + 4]) and bool(data[at + 3] & 1)
         repeats = repeats or data[at + 1 : at + 14] == b"\xff\x0bNETSCAPE2.0"
         at += 2
-        while at < len(data) and data[at]:
+        while at < len(data) and data[at] and blocks <= _MAX_BLOCKS:
             at += 1 + data[at]
             blocks += 1
         at, blocks = at + 1, blocks + 1
