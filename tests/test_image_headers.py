@@ -113,7 +113,7 @@ def spoiled(data: bytes, how: list[tuple[str, float, bytes]]) -> bytes:
     return data
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=800, deadline=None)
 @given(name=st.sampled_from(sorted(small_files())), how=changes)
 def test_spoiled(name: str, how: list[tuple[str, float, bytes]]) -> None:
     header = header_or_none(spoiled(small_files()[name], how))
@@ -126,7 +126,7 @@ def test_spoiled(name: str, how: list[tuple[str, float, bytes]]) -> None:
 MAGIC = st.sampled_from(sorted({data[:n] for data in small_files().values() for n in (4, 8, 12, 16, 20)}))
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=600, deadline=None)
 @given(magic=MAGIC, rest=st.binary(max_size=300))
 def test_noise_behind_a_magic(magic: bytes, rest: bytes) -> None:
     header_or_none(magic + rest)
@@ -228,7 +228,7 @@ BUSY = {
 
 
 @pytest.mark.parametrize("name", BUSY)
-def test_walks_are_bounded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_walks_are_bounded(name: str) -> None:
     """Megabytes of tiny parts are refused; that no walk goes through all of them is what the limits in the readers are for."""
     with pytest.raises(ImageError, match="broken"):
         read_header(BUSY[name])

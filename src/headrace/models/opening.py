@@ -43,7 +43,7 @@ def open_runner(
         )
     try:
         serialized, fitted = _prepared(load_model(model), recipe, front)
-        runner = _started(
+        return _started(
             serialized, fitted, model, recipe.recipe, device, threads, front, accelerator != "auto"
         )
     except ModelError as error:

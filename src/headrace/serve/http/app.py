@@ -20,6 +20,7 @@ from headrace.serve.http.exchange import Answer, Request, Route, error_answer
 from headrace.serve.http.oip import Protocol
 from headrace.serve.http.predict import Predict
 from headrace.serve.http.probes import Probes
+from headrace.serve.http.ticks import Ticker
 from headrace.serve.http_protocol import Receive, Scope
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -42,7 +43,8 @@ class App:
         self.counters = Counters()
         self._engine = engine
         self._clock_s = clock_s
-        bodies, bridge = Bodies(), Bridge(clock_s)
+        ticker = Ticker(clock_s)
+        bodies, bridge = Bodies(ticker), Bridge(ticker)
         answers = Answers(engine.runner, recipe_file, name, engine.plan.path)
         predict = Predict(engine, answers, bodies=bodies, bridge=bridge, counters=self.counters)
         self._protocol = Protocol(

@@ -7,6 +7,7 @@ import asyncio
 from headrace.errors import BodyTooLarge, ClientGone, Overloaded, RequestError, SlowSender, UnsupportedMedia
 from headrace.records.settings import Settings
 from headrace.serve.http.exchange import Request
+from headrace.serve.http.ticks import Patience, Ticker
 from headrace.serve.http_protocol import DIRECT_MIN_BYTES, Receive, read_body
 from headrace.units import format_bytes
 
@@ -20,7 +21,8 @@ LEAST_ROOM_BODIES = 8
 class Bodies:
     """Reads bodies. Large ones go through a few buffers that are used again."""
 
-    def __init__(self) -> None:
+    def __init__(self, ticker: Ticker) -> None:
+        self._ticker = ticker
         self._free: list[bytearray] = []
         self._arriving_bytes = 0
 
@@ -28,15 +30,22 @@ class Bodies:
         """The whole body. Raises BodyTooLarge, SlowSender, ClientGone, Overloaded."""
         settings = request.settings
         length = announced(request, settings)
+        wait_s = settings.request_body_timeout_ms / 1e3
+        patience = Patience(asyncio.current_task(), request.arrived_s + wait_s)
+        self._ticker.add(patience)
         try:
-            async with asyncio.timeout(settings.request_body_timeout_ms / 1e3):
-                if length is not None and length > DIRECT_MIN_BYTES:
-                    return await self._read_large(request, length, settings)
-                return await _read_small(request.receive, settings.limits_max_body_bytes)
-        except TimeoutError:
+            if length is not None and length > DIRECT_MIN_BYTES:
+                return await self._read_large(request, length, settings)
+            return await _read_small(request.receive, settings.limits_max_body_bytes)
+        except asyncio.CancelledError:
+            if not patience.spent:
+                raise
+            patience.take_back()
             raise SlowSender(
                 f"the body did not arrive within {settings.request_body_timeout_ms:g} ms (request.body_timeout_ms)"
             ) from None
+        finally:
+            self._ticker.remove(patience)
 
     async def _read_large(self, request: Request, length: int, settings: Settings) -> bytes:
         room = LEAST_ROOM_BODIES * settings.limits_max_body_bytes

@@ -1,41 +1,38 @@
 """Between the event loop and the engine's threads: jobs in, completions back, nobody waiting for nothing.
 
-Threads post finished jobs to a mailbox and wake the loop once for a burst of them. One tick for all requests, and not a timer or a
-task for each, looks after deadlines and clients that went away: most requests are answered before the first tick.
+Threads post finished jobs to a mailbox and wake the loop once for a burst of them. Deadlines and clients that went away are looked
+after at ticks, so that a request that is answered at once costs no timer and no task.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from headrace.clock import monotonic_s
 from headrace.errors import ClientGone, DeadlineExceeded
 from headrace.records.image import Encoded, Uint8Array
 from headrace.records.timeline import Timeline
 from headrace.serve.engine.engine import Engine
 from headrace.serve.engine.job import Job
+from headrace.serve.http.ticks import Ticker
 from headrace.serve.http_protocol import Receive
-
-TICK_S = 0.02
-"""How late a deadline or a lost client may be noticed."""
 
 
 class Group:
     """The jobs of one request."""
 
-    __slots__ = ("_mailbox", "deadline_s", "future", "gone", "jobs", "left", "receive", "watch")
+    __slots__ = ("_mailbox", "_receive", "_watch", "deadline_s", "future", "gone", "jobs", "left")
 
     def __init__(self, mailbox: Mailbox, receive: Receive, deadline_s: float) -> None:
         self._mailbox = mailbox
-        self.receive = receive
+        self._receive = receive
         self.deadline_s = deadline_s
         self.jobs: list[Job] = []
         self.left = 0
         self.gone = False
         self.future: asyncio.Future[None] | None = None
-        self.watch: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
 
     def submit(
         self,
@@ -71,6 +68,26 @@ class Group:
         if self.future is not None and not self.future.done():
             self.future.set_result(None)
 
+    def look(self, now_s: float) -> None:
+        """At a tick: is anybody still waiting for the answer?"""
+        if now_s >= self.deadline_s:
+            self.wake()
+        elif self._watch is None:
+            self._watch = asyncio.get_running_loop().create_task(self._watch_client())
+
+    async def _watch_client(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.gone = True
+        self.wake()
+
+    def close(self) -> None:
+        """Nobody waits any more: unfinished jobs are abandoned."""
+        if self._watch is not None:
+            self._watch.cancel()
+        if self.left:
+            self.abandon()
+
     def abandon(self) -> None:
         for job in self.jobs:
             job.abandon()
@@ -104,19 +121,15 @@ class Mailbox:
 class Bridge:
     """Belongs to the event loop that runs when it is first used."""
 
-    _loop: asyncio.AbstractEventLoop
     _mailbox: Mailbox | None = None
 
-    def __init__(self, clock_s: Callable[[], float] = monotonic_s) -> None:
-        self._clock_s = clock_s
-        self._waiting: set[Group] = set()
-        self._ticking = False
+    def __init__(self, ticker: Ticker) -> None:
+        self._ticker = ticker
 
     def group(self, receive: Receive, deadline_s: float) -> Group:
         """For the jobs of a request whose body has been read."""
         if self._mailbox is None:
-            self._loop = asyncio.get_running_loop()
-            self._mailbox = Mailbox(self._loop)
+            self._mailbox = Mailbox(asyncio.get_running_loop())
         return Group(self._mailbox, receive, deadline_s)
 
     async def wait(self, group: Group) -> None:
@@ -126,43 +139,19 @@ class Bridge:
         """
         if not group.left:
             return
-        group.future = self._loop.create_future()
-        self._waiting.add(group)
-        if not self._ticking:
-            self._ticking = True
-            self._loop.call_later(TICK_S, self._tick)
+        group.future = asyncio.get_running_loop().create_future()
+        self._ticker.add(group)
         try:
             await group.future
         finally:
-            self._waiting.discard(group)
-            if group.watch is not None:
-                group.watch.cancel()
-            if group.left:
-                group.abandon()
+            self._ticker.remove(group)
+            group.close()
         if group.gone:
             raise ClientGone("the client closed the connection while its answer was computed")
         if group.left:
             raise DeadlineExceeded(
                 "the answer was not ready before the request's deadline; its work was dropped"
             )
-
-    def _tick(self) -> None:
-        now_s = self._clock_s()
-        for group in self._waiting:
-            if now_s >= group.deadline_s:
-                group.wake()
-            elif group.watch is None:
-                group.watch = self._loop.create_task(_watch(group))
-        self._ticking = bool(self._waiting)
-        if self._ticking:
-            self._loop.call_later(TICK_S, self._tick)
-
-
-async def _watch(group: Group) -> None:
-    while (await group.receive())["type"] != "http.disconnect":
-        pass
-    group.gone = True
-    group.wake()
 
 
 def last_finished(jobs: Iterable[Job]) -> Job:
