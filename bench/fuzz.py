@@ -17,21 +17,21 @@ import time
 import traceback
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from bench.fuzz_inputs import Hostile, Seed, format_by_magic, hostile, made_corpus, read_corpus
+from headrace.core.image.canvas import FreshCanvas
 from headrace.core.image.decode import decode
 from headrace.core.image.decode_plan import Limits, plan_decode
 from headrace.core.image.header import read_header
 from headrace.core.image.resize import Resizer
 from headrace.errors import RequestError
-from headrace.records.image import Encoded, Header, Uint8Array
+from headrace.records.image import Encoded, Header
 from headrace.records.recipe import Recipe
 from headrace.records.settings import Settings
 
@@ -64,10 +64,6 @@ class Outcome:
         return self.result.startswith("found")
 
 
-def take(count: int) -> tuple[Uint8Array, Any]:
-    return np.empty(count, np.uint8), lambda: None
-
-
 def judge(data: bytes, number: int, limits: Limits) -> Outcome:
     """Runs one input through the image core."""
     recipe, fidelity = RECIPES[number % len(RECIPES)]
@@ -78,7 +74,7 @@ def judge(data: bytes, number: int, limits: Limits) -> Outcome:
         header = read_header(data)
         plan = plan_decode(header, recipe, fidelity, True, limits)
         promised = plan.bytes_needed
-        pixels = decode(Encoded(data), header, plan, recipe, take)
+        pixels = decode(Encoded(data), header, plan, recipe, FreshCanvas)
         slot = np.zeros((recipe.height, recipe.width, recipe.channels), np.uint8)
         Resizer(recipe).write(pixels, slot)
         pixels.release()
@@ -132,14 +128,15 @@ def worker(link: Connection) -> None:
 class Cage:
     """A worker process that is replaced when an input kills or stalls it."""
 
-    def __init__(self, wall_s: float) -> None:
+    def __init__(self, wall_s: float = WALL_S, serve: Callable[[Connection], None] = worker) -> None:
         self._context = multiprocessing.get_context("spawn")
         self._wall_s = wall_s
+        self._serve = serve
         self._start()
 
     def _start(self) -> None:
         self._link, theirs = self._context.Pipe()
-        self._process = self._context.Process(target=worker, args=(theirs,), daemon=True)
+        self._process = self._context.Process(target=self._serve, args=(theirs,), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -164,10 +161,9 @@ class Cage:
 
 
 def fuzz(
-    inputs: Iterable[Hostile], deadline: float, keep: Path, wall_s: float = WALL_S
+    inputs: Iterable[Hostile], deadline: float, keep: Path, cage: Cage
 ) -> Iterator[tuple[Hostile, Outcome]]:
     """Judges inputs until they or the time run out; saves those that found something."""
-    cage = Cage(wall_s)
     try:
         for spoiled in inputs:
             if time.monotonic() > deadline:
@@ -220,7 +216,7 @@ def main(arguments: list[str] | None = None) -> int:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     began = time.monotonic()
     inputs = (hostile(options.seed, number, seeds) for number in range(options.inputs))
-    for spoiled, outcome in fuzz(inputs, began + options.seconds, options.keep):
+    for spoiled, outcome in fuzz(inputs, began + options.seconds, options.keep, Cage()):
         counts[outcome.format][outcome.result] += 1
         if outcome.found:
             print(f"input {spoiled.number} from {spoiled.made_from}: {outcome.result}", flush=True)

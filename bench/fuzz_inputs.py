@@ -168,7 +168,8 @@ def _truncate(data: bytearray, dice: random.Random, corpus: list[Seed]) -> bytea
 
 
 def _splice(data: bytearray, dice: random.Random, corpus: list[Seed]) -> bytearray:
-    other = dice.choice(corpus).data
+    kin = [one for one in corpus if one.data[:3] == data[:3]]
+    other = dice.choice(kin if kin and dice.random() < 0.7 else corpus).data
     at, start = _position(data, dice), dice.randrange(len(other))
     piece = other[start : start + dice.choice((4, 40, 400, 4000))]
     return data[:at] + piece + data[at + dice.choice((0, len(piece))) :]

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from headrace.core.image import reference
+from headrace.core.image.canvas import FreshCanvas
 from headrace.core.image.decode import decode
 from headrace.core.image.decode_plan import Limits, plan_decode
 from headrace.core.image.header import read_header
@@ -109,7 +110,7 @@ def small_files() -> dict[str, bytes]:
 def decoded(data: bytes, recipe: Recipe, fidelity: str = "fast", limits: Limits = LIMITS) -> Pixels:
     header = read_header(data)
     plan = plan_decode(header, recipe, fidelity, True, limits)
-    return decode(Encoded(data), header, plan, recipe, lambda n: (np.empty(n, np.uint8), lambda: None))
+    return decode(Encoded(data), header, plan, recipe, FreshCanvas)
 
 
 def prepared(data: bytes, recipe: Recipe, fidelity: str = "fast", limits: Limits = LIMITS) -> np.ndarray:

@@ -49,7 +49,9 @@ def test_it_never_waits_for_a_supply_too_slow_for_the_window() -> None:
         put(batching, f"slow {step}", step * 0.5)
         launch = batching.take(step * 0.5, coming=5)
         if isinstance(launch, WaitUntil):
-            assert step < 3, "after a few arrivals half a second apart it is known that none meets in a window of 10 ms"
+            assert step < 3, (
+                "after a few arrivals half a second apart it is known that none meets in a window of 10 ms"
+            )
             launch = batching.take(launch.time_s, coming=5)
         assert isinstance(launch, Launch)
         batching.finish(launch.buffer)

@@ -61,7 +61,7 @@ def test_sources_win_in_order_and_say_where_they_are_wrong(tmp_path: Path) -> No
     assert load_settings(file, {"HEADRACE_BATCH_MAX_ITEMS": "3"}, {}).batch_max_items == 3
     with pytest.raises(SettingError, match="HEADRACE_BATCH_ITEMS"):
         load_settings(None, {"HEADRACE_BATCH_ITEMS": "3"}, {})
-    with pytest.raises(SettingError, match="command line.*0"):
+    with pytest.raises(SettingError, match=r"command line.*0"):
         load_settings(None, {}, {"batch.max_items": "0"})
     file.write_text("[batch\n")
     with pytest.raises(SettingError, match="not TOML"):

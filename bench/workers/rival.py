@@ -18,6 +18,7 @@ import numpy as np
 from fastapi import FastAPI, HTTPException, Request
 
 from bench.workers.bare import serve_bare
+from headrace.core.image.canvas import FreshCanvas
 from headrace.core.image.decode import decode
 from headrace.core.image.decode_plan import Limits, plan_decode
 from headrace.core.image.header import read_header
@@ -49,9 +50,7 @@ class Service:
             self.mine.resizer = Resizer(self.recipe)
         header = read_header(data)
         plan = plan_decode(header, self.recipe, "fast", True, LIMITS)
-        pixels = decode(
-            Encoded(data), header, plan, self.recipe, lambda size: (np.empty(size, np.uint8), lambda: None)
-        )
+        pixels = decode(Encoded(data), header, plan, self.recipe, FreshCanvas)
         prepared = np.empty((self.recipe.height, self.recipe.width, 3), np.uint8)
         self.mine.resizer.write(pixels, prepared)
         return prepared

@@ -210,15 +210,19 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _parity(options: argparse.Namespace) -> int:
+    from headrace.core.image.decode_plan import Limits
     from headrace.workflows.image_files import find_images
     from headrace.workflows.parity import parity
-    from headrace.workflows.recipes import find_recipe
+    from headrace.workflows.recipes import recipe_path
 
     settings = _load_settings(options)
     report = parity(
-        options.model, find_recipe(options.model, options.recipe), find_images(options.images, options.most)
+        options.model,
+        recipe_path(options.model, options.recipe),
+        find_images(options.images, options.most),
+        skip_scans=settings.decode_skip_scans,
+        limits=Limits(settings.limits_max_pixels, settings.limits_max_decode_bytes),
     )
-    del settings
     print(output.as_json(report.as_dict()) if options.json else report.as_text())
     return 0
 

@@ -132,6 +132,7 @@ class SettingInfo:
     says: str
     low: float | None
     high: float | None
+    """Both or neither."""
     one_of: tuple[str, ...]
     live: bool
 
@@ -198,8 +199,9 @@ def check_value(info: SettingInfo, value: Any) -> Any:
         raise SettingError(f"{info.name}={value!r} is not {_kind_in_words(info)}")
     if info.one_of and value not in info.one_of:
         raise SettingError(f"{info.name}={value!r} is not one of {', '.join(info.one_of)}")
-    if (info.low is not None and not value >= info.low) or (info.high is not None and not value <= info.high):
-        raise SettingError(f"{info.name}={value!r} is outside {info.low:g} to {info.high:g}")
+    low, high = info.low, info.high
+    if low is not None and high is not None and not low <= cast(float, value) <= high:
+        raise SettingError(f"{info.name}={value!r} is outside {low:g} to {high:g}")
     return value
 
 

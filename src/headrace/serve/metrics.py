@@ -121,33 +121,29 @@ class _HttpFigures(Collector):
 
 
 def _stage_histograms(readings: list[BookReading], model: str) -> Iterator[Metric]:
-    for name, says, pick in (
-        (
-            "headrace_stage_duration_seconds",
-            "Time a stage worked on an image.",
-            lambda reading: reading.service_s,
-        ),
-        ("headrace_stage_wait_seconds", "Time an image waited for a stage.", lambda reading: reading.wait_s),
+    for name, says, field in (
+        ("headrace_stage_duration_seconds", "Time a stage worked on an image.", "service_s"),
+        ("headrace_stage_wait_seconds", "Time an image waited for a stage.", "wait_s"),
     ):
         family = HistogramMetricFamily(name, says, labels=["model", "stage"])
         for reading in readings:
-            _add(family, [model, reading.stage], pick(reading))
+            _add(family, [model, reading.stage], getattr(reading, field))
         yield family
 
 
 def _stage_gauges(readings: list[BookReading], model: str) -> Iterator[Metric]:
-    for name, says, pick in (
-        ("headrace_stage_queue_length", "Images waiting for a stage.", lambda reading: reading.queued),
-        ("headrace_stage_busy_workers", "Images a stage is working on.", lambda reading: reading.busy),
+    for name, says, field in (
+        ("headrace_stage_queue_length", "Images waiting for a stage.", "queued"),
+        ("headrace_stage_busy_workers", "Images a stage is working on.", "busy"),
         (
             "headrace_stage_workers",
             "Threads of a stage; 0 where it only waits.",
-            lambda reading: reading.workers,
+            "workers",
         ),
     ):
         family = GaugeMetricFamily(name, says, labels=["model", "stage"])
         for reading in readings:
-            family.add_metric([model, reading.stage], pick(reading))
+            family.add_metric([model, reading.stage], getattr(reading, field))
         yield family
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from headrace.core.image import reference
+from headrace.core.image.canvas import FreshCanvas
 from headrace.core.image.compare import Difference, Histogram, histogram, summarise
 from headrace.core.image.decode import decode
 from headrace.core.image.decode_plan import Limits, plan_decode
@@ -212,7 +213,7 @@ class _Comparison:
 
     def _prepare(self, encoded: Encoded, header: Header, way: str, slot: Uint8Array) -> int:
         plan = plan_decode(header, self._recipe, way, self._skip_scans, self._limits)
-        pixels = decode(encoded, header, plan, self._recipe, _take)
+        pixels = decode(encoded, header, plan, self._recipe, FreshCanvas)
         try:
             self._resizer.write(pixels, slot)
         finally:
@@ -227,10 +228,6 @@ class _Comparison:
             tuple(_change(name, array[0], array[1 + n], self._classifies) for name, array in outputs.items())
             for n in range(len(WAYS))
         ]
-
-
-def _take(count: int) -> tuple[Uint8Array, Any]:
-    return np.empty(count, np.uint8), lambda: None
 
 
 def _change(name: str, expected: AnyArray, got: AnyArray, classifies: bool) -> OutputChange:

@@ -12,6 +12,7 @@ import numpy as np
 
 from headrace.clock import monotonic_s
 from headrace.core.image import reference
+from headrace.core.image.canvas import FreshCanvas
 from headrace.core.image.decode import decode
 from headrace.core.image.decode_plan import DecodePlan, Limits, plan_decode
 from headrace.core.image.geometry import as_stored
@@ -146,9 +147,7 @@ class _Bench:
         header, plan = self._header(encoded)
         if self._settings.prepare_path == "legacy":
             plan = DecodePlan(8, False, 0)
-        pixels = decode(
-            encoded, header, plan, self._recipe, lambda size: (np.empty(size, np.uint8), lambda: None)
-        )
+        pixels = decode(encoded, header, plan, self._recipe, FreshCanvas)
         return _Sample(encoded, header, plan, pixels)
 
     def _header(self, encoded: Encoded) -> tuple[Header, DecodePlan]:

@@ -10,14 +10,18 @@ from headrace.store.recipe_files import load_recipe
 
 
 def find_recipe(model: Path | None, recipe: Path | None) -> RecipeFile:
-    """The recipe given, or the one that lies beside the model as MODEL.recipe.toml. Raises RecipeError or UsageError."""
+    """The recipe at `recipe_path`. Raises RecipeError or UsageError."""
+    return load_recipe(recipe_path(model, recipe))
+
+
+def recipe_path(model: Path | None, recipe: Path | None) -> Path:
+    """The recipe given, or the one that lies beside the model as MODEL.recipe.toml. Raises UsageError."""
     if recipe is not None:
-        return load_recipe(recipe)
+        return recipe
     if model is None:
         raise UsageError("an emulated accelerator needs a recipe: --recipe FILE")
     beside = model.with_suffix(".recipe.toml")
     if not beside.is_file():
-        raise UsageError(
-            f"no recipe: give --recipe FILE (TOML, preprocessor_config.json or a timm config.json), or put it at {beside}"
-        )
-    return load_recipe(beside)
+        kinds = "TOML, preprocessor_config.json or a timm config.json"
+        raise UsageError(f"no recipe: give --recipe FILE ({kinds}), or put it at {beside}")
+    return beside

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import simplejpeg
 
 from headrace.core.image import jpeg_scans
+from headrace.core.image.canvas import Take
 from headrace.core.image.decode_plan import DecodePlan
 from headrace.core.image.formats import Malformed
 from headrace.core.image.formats.jpeg import without_strays
-from headrace.core.image.resize import view_as_image
+from headrace.core.image.reduced import Reduced
 from headrace.errors import ImageError
 from headrace.records.image import Header, Pixels, Uint8Array
-
-Take = Callable[[int], tuple[Uint8Array, Callable[[], None]]]
-"""Asks for at least so many bytes: uint8[n] and how to give them back."""
 
 _STRAYS = "extraneous bytes before marker"
 """A warning of libjpeg that may leave the picture whole: stray bytes between segments, or zeros that pad the last scan."""
@@ -32,14 +28,19 @@ def decode(data: bytes, header: Header, plan: DecodePlan, take: Take) -> Pixels:
         data = _without_unneeded_scans(data, header, plan)
     width, height = plan.size(header)
     colour, channels = ("GRAY", 1) if header.colour == "grey" else ("RGBX", 4)
-    memory, release = take(width * height * channels)
+    canvas = take(width, height, channels)
     try:
-        array = _decode(data, colour, width, height, memory)
+        _decode(data, colour, width, height, canvas.memory)
     except BaseException:
-        release()
+        canvas.release()
         raise
-    array = array[..., 0] if channels == 1 else array
-    return Pixels(view_as_image(array), header.orientation, plan.eighths / 8, release=release)
+    return Reduced(
+        canvas.image,
+        header.orientation,
+        plan.eighths / 8,
+        release=canvas.release,
+        stored=(header.width, header.height),
+    )
 
 
 def _without_unneeded_scans(data: bytes, header: Header, plan: DecodePlan) -> bytes:

@@ -11,6 +11,7 @@ import numpy as np
 from PIL import AvifImagePlugin, Image, UnidentifiedImageError
 
 from headrace.core.image.decode_plan import DecodePlan
+from headrace.core.image.reduced import Reduced
 from headrace.errors import ImageError, ImageTooLarge, UnsupportedMedia
 from headrace.records.image import Header, Pixels
 from headrace.records.recipe import Recipe
@@ -78,23 +79,23 @@ def _decode(image: Any, header: Header, plan: DecodePlan, recipe: Recipe) -> Pix
         raise ImageTooLarge(
             f"the {header.format} says {header.width}x{header.height} and holds {image.width}x{image.height}"
         )
-    stored_width = image.width
+    stored = image.size
     if plan.eighths < 8:
         image.draft(
             None, (max(1, header.width * plan.eighths // 8), max(1, header.height * plan.eighths // 8))
         )
-    reduced = image.width != stored_width
+    reduced = image.size != stored
     orientation = _orientation(image, header)
     profile = image.info.get("icc_profile")
     image.load()
     if header.format == "tiff" and orientation > 1:
         image = image.transpose(_UNTURN[orientation])
-    shrink = _nearest_eighths(image.width, stored_width) / 8 if reduced else 1.0
-    return Pixels(
+    return Reduced(
         _eight_bit_rgb(image, recipe),
         orientation,
-        shrink,
+        _nearest_eighths(image.width, stored[0]) / 8 if reduced else 1.0,
         icc_profile=profile if recipe.icc == "srgb" else None,
+        stored=stored if reduced else image.size,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.image import codec_jpeg, codec_pillow
-from headrace.core.image.codec_jpeg import Take
+from headrace.core.image.canvas import Take
 from headrace.core.image.decode_plan import DecodePlan
 from headrace.records.image import Encoded, Header, Pixels
 from headrace.records.recipe import Recipe

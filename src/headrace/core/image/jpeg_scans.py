@@ -24,7 +24,9 @@ from headrace.core.image.formats.jpeg import DHT, DQT, DRI, EOI, SOS, Segment, s
 from headrace.records.image import Header
 
 _LAST_USED = {1: 0, 2: 4, 4: 24, 8: 63}
-"""Points of a component's inverse transform -> last zigzag index it reads: the n x n low-frequency corner."""
+"""Points of a component's inverse transform -> last zigzag index of the n x n low-frequency corner.
+
+libjpeg's reduced transforms read a little outside the corner, too; leaving that out adds 0.05 levels at 1/4 (measured)."""
 
 _MAX_SCANS = 128
 
@@ -120,7 +122,7 @@ class _File:
             at += 1 + 64 * (precision + 1)
 
     def _frame(self, payload: bytes) -> None:
-        if self._table_of or len(payload) < 6 or len(payload) < 6 + 3 * payload[5] or not payload[5]:
+        if self._table_of or len(payload) != 6 + 3 * len(self._last_used):
             raise _Unusual
         height, width = int.from_bytes(payload[1:3], "big"), int.from_bytes(payload[3:5], "big")
         rows = [payload[at : at + 3] for at in range(6, 6 + 3 * payload[5], 3)]
@@ -144,10 +146,10 @@ class _File:
             raise _Unusual
         if high:
             return
-        if first != self._sent[component] + 1:
-            raise _Unusual
         if first > self._last_used[component]:
             return
+        if first != self._sent[component] + 1:
+            raise _Unusual
         self._sent[component] = last
         for index in range(first, last + 1):
             self._step_shift[component][index] = low

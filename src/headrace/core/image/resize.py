@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from cykooz_resizer import FilterType, ResizeAlg, ResizeOptions
 from cykooz_resizer.rust_lib import PilImageWrapper, RustResizer
-from PIL import Image, ImageCms
+from PIL import ImageCms
 
+from headrace.core.image.canvas import FOUR_BYTES, view_as_image
 from headrace.core.image.geometry import Box, as_stored, place, stored_box
+from headrace.core.image.reduced import stored_size
 from headrace.records.image import Pixels, Uint8Array
 from headrace.records.recipe import Recipe
 
@@ -27,16 +29,6 @@ _FILTERS = {
 _CHANNEL_ORDER = {"rgb": (0, 1, 2), "bgr": (2, 1, 0), "grey": (0,)}
 
 
-FOUR_BYTES = "RGBA"
-"""The Pillow mode under which both libraries accept foreign four-byte memory. The fourth byte is never read as alpha here."""
-
-
-def view_as_image(array: Uint8Array) -> Any:
-    """A Pillow image over the memory of `array`, uint8[h, w, 4] or [h, w], C order: no copy, either side may write."""
-    mode = "L" if array.ndim == 2 else FOUR_BYTES
-    return Image.frombuffer(mode, (array.shape[1], array.shape[0]), array, "raw", mode, 0, 1)
-
-
 class Resizer:
     """Writes prepared pixels. Holds scratch memory of its own, so each thread owns one."""
 
@@ -48,9 +40,9 @@ class Resizer:
     def write(self, pixels: Pixels, slot: Uint8Array) -> None:
         """Paint `pixels` into `slot`, uint8[H, W, C] of the recipe's size and colour; every byte of it is written."""
         orientation = pixels.orientation if self._recipe.orientation == "apply" else 1
-        width, height = pixels.image.width / pixels.shrink, pixels.image.height / pixels.shrink
+        width, height = stored_size(pixels)
         upright = (height, width) if orientation >= 5 else (width, height)
-        placement = place(max(1, round(upright[0])), max(1, round(upright[1])), self._recipe)
+        placement = place(*upright, self._recipe)
         target = slot[
             placement.y : placement.y + placement.height, placement.x : placement.x + placement.width
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from queue import Empty, SimpleQueue
 from threading import Condition
 from typing import Any
 
@@ -13,7 +14,11 @@ from headrace.serve.engine.job import Job
 
 
 class Batcher:
-    """Preparation claims and fills rows; runner threads take whole batches. One condition variable guards it all."""
+    """Preparation claims and fills rows; runner threads take whole batches.
+
+    Whoever changes the machine asks it for the next step at once and passes a batch that is due to the runner threads, so that these sleep
+    until there is something to run: one wake-up a batch, not one an image.
+    """
 
     def __init__(
         self, policy: BatchPolicy, allocate: Callable[[tuple[int, ...]], AnyArray], row_shape: tuple[int, ...]
@@ -21,31 +26,33 @@ class Batcher:
         count = policy.max_in_flight + 2
         self._machine: Batching[Job] = Batching(policy, count)
         self._buffers = [allocate((policy.max_items, *row_shape)) for _ in range(count)]
-        self._changed = Condition()
-        self._space = Condition(self._changed._lock)  # type: ignore[attr-defined]
+        self._space = Condition()
+        """Guards all below; notified when a buffer is free again."""
+        self._due: SimpleQueue[Launch[Job] | None] = SimpleQueue()
+        """Batches to run; None asks a runner thread to look at the clock and at `_closing`."""
+        self._wake_s: float | None = None
         self._coming = 0
         self._closing = False
 
     @property
     def queued(self) -> int:
-        with self._changed:
+        with self._space:
             return self._machine.queued
 
     def expect(self) -> None:
         """An image entered preparation."""
-        with self._changed:
+        with self._space:
             self._coming += 1
 
     def unexpect(self) -> None:
         """It will not come."""
-        with self._changed:
+        with self._space:
             self._coming -= 1
-            if self._coming == 0:
-                self._changed.notify()
+            self._step()
 
     def claim(self) -> Place | None:
         """A place for an expected image; waits while every buffer is taken. None when closing."""
-        with self._changed:
+        with self._space:
             while (place := self._machine.claim(monotonic_s())) is None:
                 if self._closing:
                     return None
@@ -58,27 +65,30 @@ class Batcher:
         return self._buffers[place.buffer][place.row]
 
     def fill(self, place: Place, job: Job) -> None:
-        with self._changed:
+        """Its pixels are written."""
+        with self._space:
             self._machine.fill(place, job, monotonic_s())
-            self._changed.notify()
+            self._step()
 
     def void(self, place: Place) -> None:
-        with self._changed:
+        """They will not be."""
+        with self._space:
             self._machine.void(place)
-            self._changed.notify()
+            self._step()
 
     def take(self) -> Launch[Job] | None:
         """The next batch to run; waits for it. None when closing and nothing is left."""
-        with self._changed:
-            while True:
-                step = self._machine.take(monotonic_s(), self._coming)
-                if isinstance(step, Launch):
-                    return step
-                if self._closing and self._machine.queued == 0 and self._coming == 0:
+        while True:
+            try:
+                launch = self._due.get(timeout=self._seconds_to_wake())
+            except Empty:
+                launch = None
+            if launch is not None:
+                return launch
+            with self._space:
+                self._step()
+                if self._over():
                     return None
-                self._changed.wait(
-                    max(0.0, step.time_s - monotonic_s()) if isinstance(step, WaitUntil) else None
-                )
 
     def rows(self, launch: Launch[Job]) -> AnyArray:
         """The rows to run, C-contiguous."""
@@ -87,14 +97,33 @@ class Batcher:
 
     def finish(self, launch: Launch[Job]) -> None:
         """Its buffer may be written again."""
-        with self._changed:
+        with self._space:
             self._machine.finish(launch.buffer)
             self._space.notify_all()
-            self._changed.notify()
+            self._step()
 
     def close(self) -> None:
         """Wakes everybody; runner threads end when nothing is left."""
-        with self._changed:
+        with self._space:
             self._closing = True
             self._space.notify_all()
-            self._changed.notify_all()
+            self._due.put(None)
+
+    def _seconds_to_wake(self) -> float | None:
+        wake_s = self._wake_s
+        return None if wake_s is None else max(0.0, wake_s - monotonic_s())
+
+    def _step(self) -> None:
+        """Pass on every batch that is due; when one will be due later, see to it that a runner thread wakes then."""
+        while isinstance(step := self._machine.take(monotonic_s(), self._coming), Launch):
+            self._due.put(step)
+        wake_s = step.time_s if isinstance(step, WaitUntil) else None
+        if wake_s is not None and self._wake_s is None:
+            self._due.put(None)
+        self._wake_s = wake_s
+        if self._over():
+            self._due.put(None)
+
+    def _over(self) -> bool:
+        """Closing, and nothing is or will be left to run."""
+        return self._closing and not (self._machine.queued or self._machine.in_flight or self._coming)

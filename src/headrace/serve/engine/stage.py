@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
-from threading import Thread
+from threading import Thread, local
 from typing import Protocol
 
 from headrace.clock import monotonic_s
@@ -44,10 +44,12 @@ class Stage:
 
     def __init__(self, name: str, workers: int, make: Callable[[], Worker], outcome: Outcome) -> None:
         self.book = Book(name, workers)
+        self._make = make
         self._outcome = outcome
         self._queue: SimpleQueue[tuple[Job, float] | None] = SimpleQueue()
+        self._guest = local()
         self._threads = [
-            Thread(target=self._run, args=(make(),), name=f"headrace-{name}-{number}", daemon=True)
+            Thread(target=self._run, name=f"headrace-{name}-{number}", daemon=True)
             for number in range(workers)
         ]
 
@@ -60,6 +62,14 @@ class Stage:
         self.book.enter()
         self._queue.put((job, monotonic_s()))
 
+    def do_here(self, job: Job) -> None:
+        """Do the stage's part on the calling thread: for jobs that are smaller than the hand-over would be."""
+        worker: Worker | None = getattr(self._guest, "worker", None)
+        if worker is None:
+            worker = self._guest.worker = self._make()
+        self.book.enter()
+        self._handle(worker, job, monotonic_s())
+
     def close(self) -> None:
         """Ends the threads after what is queued."""
         for _ in self._threads:
@@ -67,16 +77,19 @@ class Stage:
         for thread in self._threads:
             thread.join()
 
-    def _run(self, worker: Worker) -> None:
+    def _run(self) -> None:
+        worker = self._make()
         while (entry := self._queue.get()) is not None:
-            job, queued_s = entry
-            reserved = wanted(job) and worker.reserve(job)
-            if reserved and wanted(job):
-                self._work(worker, job, queued_s)
-            else:
-                worker.discard(job, reserved=reserved)
-                self._drop(job)
-            del entry, job
+            self._handle(worker, *entry)
+            del entry
+
+    def _handle(self, worker: Worker, job: Job, queued_s: float) -> None:
+        reserved = wanted(job) and worker.reserve(job)
+        if reserved and wanted(job):
+            self._work(worker, job, queued_s)
+        else:
+            worker.discard(job, reserved=reserved)
+            self._drop(job)
 
     def _drop(self, job: Job) -> None:
         self.book.drop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from io import BytesIO
 from typing import Any, NamedTuple
 
@@ -125,9 +126,15 @@ def failure_entry(error: HeadraceError, settings: Settings) -> dict[str, Any]:
     return {"error": str(error), "code": error.code, "status": status_of(error, settings)}
 
 
+@lru_cache(maxsize=64)
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """NumPy works the name out anew each time, which costs as much as the rest of a small answer."""
+    return str(dtype.name)
+
+
 def _described(array: AnyArray, values: bool) -> dict[str, Any]:
     finite = np.isfinite(array)
-    entry: dict[str, Any] = {"shape": list(array.shape), "dtype": array.dtype.name, "min": None, "max": None}
+    entry: dict[str, Any] = {"shape": list(array.shape), "dtype": dtype_name(array.dtype), "min": None, "max": None}
     if finite.any():
         entry["min"] = float(np.min(array, where=finite, initial=np.inf))
         entry["max"] = float(np.max(array, where=finite, initial=-np.inf))
@@ -137,7 +144,7 @@ def _described(array: AnyArray, values: bool) -> dict[str, Any]:
 
 
 def _shown(array: AnyArray, values: bool) -> dict[str, Any]:
-    entry: dict[str, Any] = {"shape": list(array.shape), "dtype": array.dtype.name}
+    entry: dict[str, Any] = {"shape": list(array.shape), "dtype": dtype_name(array.dtype)}
     if values:
         entry["values"] = plain(array)
     else:

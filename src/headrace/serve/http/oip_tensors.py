@@ -8,6 +8,7 @@ from __future__ import annotations
 import binascii
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -57,6 +58,7 @@ class InferRequest(NamedTuple):
     timeout_s: float | None
 
 
+@lru_cache(maxsize=64)
 def datatype(dtype: np.dtype[Any]) -> str:
     """The protocol's name of a dtype; texts are BYTES."""
     return _DATATYPES.get(dtype.name, "BYTES")
