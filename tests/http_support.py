@@ -78,12 +78,14 @@ class Live:
     quiet: threading.Condition = field(default_factory=threading.Condition)
 
     def post(self, body: bytes, path: str = "/predict", **headers: str) -> Reply:
-        return self.ask("POST", path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+        return self.ask(
+            "POST", path, body, {name.replace("_", "-"): value for name, value in headers.items()}
+        )
 
     def get(self, path: str, **headers: str) -> Reply:
         return self.ask("GET", path, None, {name.replace("_", "-"): value for name, value in headers.items()})
 
-    def ask(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] = {}) -> Reply:  # noqa: B006
+    def ask(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] = {}) -> Reply:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
         try:
             connection.request(method, path, body, dict(headers))

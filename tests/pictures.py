@@ -23,8 +23,6 @@ from headrace.records.recipe import Recipe
 from headrace.records.settings import Settings
 
 LIMITS = Limits(Settings().limits_max_pixels, Settings().limits_max_decode_bytes)
-WIDE = Limits(10**9, 2**33)
-"""For files larger than a server takes by default."""
 
 UPRIGHT_TO_STORED = {
     1: None,

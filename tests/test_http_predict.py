@@ -7,15 +7,17 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from http_support import Live, picture, seen_colour, serving
 
 from headrace.records.recipe import Recipe, RecipeFile
 from headrace.records.settings import Settings
 from headrace.serve.engine.engine import open_engine
 from headrace.serve.http.app import App
+from http_support import Live, picture, seen_colour, serving
 
 RED, BLUE = (200, 10, 20), (5, 6, 230)
-BOMB_GIF = b"GIF89a\xff\xff\xff\xff\x00\x00\x00" + b"\x2c\0\0\0\0\xff\xff\xff\xff\0" + b"\x02\x02\x4c\x01\0\x3b"
+BOMB_GIF = (
+    b"GIF89a\xff\xff\xff\xff\x00\x00\x00" + b"\x2c\0\0\0\0\xff\xff\xff\xff\0" + b"\x02\x02\x4c\x01\0\x3b"
+)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +28,9 @@ def live() -> Iterator[Live]:
 
 def form(*files: tuple[str, bytes], boundary: str = "edge") -> tuple[bytes, dict[str, str]]:
     parts = [
-        f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'.encode() + data + b"\r\n"
+        f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'.encode()
+        + data
+        + b"\r\n"
         for name, data in files
     ]
     body = b"".join((*parts, f"--{boundary}--\r\n".encode()))
@@ -57,7 +61,9 @@ def test_what_is_no_image_is_415(live: Live, body: bytes) -> None:
     assert live.post(body).is_error(415, "unsupported_media")
 
 
-@pytest.mark.parametrize("content_type", ["text/html", "application/xml", "video/mp4", "multipart/mixed", "/"])
+@pytest.mark.parametrize(
+    "content_type", ["text/html", "application/xml", "video/mp4", "multipart/mixed", "/"]
+)
 def test_a_wrong_content_type_is_415(live: Live, content_type: str) -> None:
     assert live.post(picture(RED), content_type=content_type).is_error(415, "unsupported_media")
     assert live.post(picture(RED), content_encoding="gzip").is_error(415, "unsupported_media")
@@ -93,7 +99,10 @@ def test_a_form_with_several_files_answers_each(live: Live) -> None:
 def test_a_large_form_is_taken_apart_elsewhere(live: Live, boundary: str) -> None:
     large = picture(RED, "BMP", 500)
     body, headers = form(("a.bmp", large), ("b.bmp", picture(BLUE, "BMP", 500)), boundary=boundary)
-    assert [seen_colour(one) for one in live.ask("POST", "/predict", body, headers).json["predictions"]] == [RED, BLUE]
+    assert [seen_colour(one) for one in live.ask("POST", "/predict", body, headers).json["predictions"]] == [
+        RED,
+        BLUE,
+    ]
 
 
 def test_forms_that_are_none(live: Live) -> None:
@@ -101,29 +110,57 @@ def test_forms_that_are_none(live: Live) -> None:
     assert live.ask("POST", "/predict", body[:-20], headers).is_error(400, "bad_request")
     assert live.ask("POST", "/predict", b"", headers).is_error(400, "bad_request")
     assert live.ask("POST", "/predict", b"rubbish" * 9, headers).is_error(400, "bad_request")
-    assert live.ask("POST", "/predict", body, {"Content-Type": "multipart/form-data"}).is_error(400, "bad_request")
+    assert live.ask("POST", "/predict", body, {"Content-Type": "multipart/form-data"}).is_error(
+        400, "bad_request"
+    )
     many, headers = form(*[("a.png", b"x")] * 65)
     assert live.ask("POST", "/predict", many, headers).is_error(400, "bad_request")
 
 
 def test_json_with_one_image_and_with_several(live: Live) -> None:
     red, blue = (base64.b64encode(picture(colour)).decode() for colour in (RED, BLUE))
-    one = live.post(json.dumps({"image": f"data:image/png;base64,{red}"}).encode(), content_type="application/json")
+    one = live.post(
+        json.dumps({"image": f"data:image/png;base64,{red}"}).encode(), content_type="application/json"
+    )
     assert seen_colour(one.json) == RED
-    several = live.post(json.dumps({"images": [blue, "AAAA", 7]}).encode(), content_type="application/json; charset=utf-8")
+    several = live.post(
+        json.dumps({"images": [blue, "AAAA", 7]}).encode(), content_type="application/json; charset=utf-8"
+    )
     first, second, third = several.json["predictions"]
     assert seen_colour(first) == BLUE
     assert second["code"] == "unsupported_media" and third["code"] == "bad_request"
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", "{", '{"image": 1}', '{"images": []}', '{"images": "x"}', '{"image": "", "images": []}', '{"image": "A"}']
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "{",
+        '{"image": 1}',
+        '{"images": []}',
+        '{"images": "x"}',
+        '{"image": "", "images": []}',
+        '{"image": "A"}',
+    ],
 )
 def test_json_that_is_none(live: Live, text: str) -> None:
     assert live.post(text.encode(), content_type="application/json").is_error(400, "bad_request")
 
 
-@pytest.mark.parametrize("query", ["top_k=0", "top_k=-1", "top_k=x", "top_k=1e3", "top_k=99999999999", "&".join("a=1" for _ in range(40)), "a=%zz&top_k=%ff"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "top_k=0",
+        "top_k=-1",
+        "top_k=x",
+        "top_k=1e3",
+        "top_k=99999999999",
+        "&".join("a=1" for _ in range(40)),
+        "a=%zz&top_k=%ff",
+    ],
+)
 def test_queries_that_are_none(live: Live, query: str) -> None:
     assert live.post(picture(RED), f"/predict?{query}").is_error(400, "bad_request")
 
@@ -133,7 +170,9 @@ def test_who_asked_and_how_long_it_took(live: Live) -> None:
     reply = live.post(picture(RED), x_request_id="mine", traceparent=trace)
     assert reply.headers["x-request-id"] == "mine" and reply.headers["traceparent"] == trace
     assert live.post(picture(RED), traceparent=trace).headers["x-request-id"] == trace.split("-")[1]
-    bad = live.post(picture(RED), x_request_id="a" * 129, traceparent="00-" + "0" * 32 + "-00f067aa0ba902b7-01")
+    bad = live.post(
+        picture(RED), x_request_id="a" * 129, traceparent="00-" + "0" * 32 + "-00f067aa0ba902b7-01"
+    )
     assert len(bad.headers["x-request-id"]) < 40 and "traceparent" not in bad.headers
     assert "decode;dur=" in reply.headers["server-timing"] and "infer;dur=" in reply.headers["server-timing"]
     ids = {live.post(picture(RED)).headers["x-request-id"] for _ in range(5)}

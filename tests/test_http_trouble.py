@@ -7,9 +7,9 @@ import logging
 from typing import Any
 
 import pytest
-from http_support import SIZE, GateRunner, Live, picture, read_from, seen_colour, serving, until
 
 from headrace.serve.http.app import App
+from http_support import SIZE, GateRunner, Live, picture, read_from, seen_colour, serving, until
 
 IMAGE = picture((9, 8, 7))
 
@@ -62,7 +62,9 @@ def test_too_large_is_told_before_the_body_is_read() -> None:
 
 def test_an_endless_chunked_body_is_cut_off() -> None:
     with serving(limits_max_body_bytes=100_000) as live, live.connect() as connection:
-        connection.sendall(head(None) + b"C350\r\n" + b"x" * 50_000 + b"\r\nC352\r\n" + b"x" * 50_002 + b"\r\n")
+        connection.sendall(
+            head(None) + b"C350\r\n" + b"x" * 50_000 + b"\r\nC352\r\n" + b"x" * 50_002 + b"\r\n"
+        )
         assert read_from(connection).is_error(413, "body_too_large")
 
 
@@ -96,11 +98,13 @@ def test_a_client_that_leaves_in_the_middle_of_its_body(length: int) -> None:
         assert balanced(live.app) and live.engine.inside == 0
 
 
-def test_a_client_that_leaves_while_it_waits_frees_its_place() -> None:
+@pytest.mark.parametrize("size", [SIZE, 400])
+def test_a_client_that_leaves_while_it_waits_frees_its_place(size: int) -> None:
+    image = picture((1, 2, 3), "BMP", size)
     with serving() as live:
         live.runner.gate.clear()
         with live.connect() as connection:
-            connection.sendall(head(len(IMAGE)) + IMAGE)
+            connection.sendall(head(len(image)) + image)
             until(lambda: live.engine.inside == 1)
         until(lambda: live.app.counters.gone == 1)
         live.runner.gate.set()

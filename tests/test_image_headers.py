@@ -113,7 +113,7 @@ def spoiled(data: bytes, how: list[tuple[str, float, bytes]]) -> bytes:
     return data
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(name=st.sampled_from(sorted(small_files())), how=changes)
 def test_spoiled(name: str, how: list[tuple[str, float, bytes]]) -> None:
     header = header_or_none(spoiled(small_files()[name], how))
@@ -126,7 +126,7 @@ def test_spoiled(name: str, how: list[tuple[str, float, bytes]]) -> None:
 MAGIC = st.sampled_from(sorted({data[:n] for data in small_files().values() for n in (4, 8, 12, 16, 20)}))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(magic=MAGIC, rest=st.binary(max_size=300))
 def test_noise_behind_a_magic(magic: bytes, rest: bytes) -> None:
     header_or_none(magic + rest)

@@ -47,9 +47,10 @@ def shown(value: Any) -> str:
 def announcement(told: Announcement) -> str:
     """The lines a server greets with."""
     stages = " -> ".join(f"{stage.name} x{stage.workers}" for stage in told.plan.stages)
+    host = f"[{told.host}]" if ":" in told.host else told.host
     lines = [
-        f"headrace serves {told.name} on http://{told.host}:{told.port}/predict (device {told.device}, path {told.plan.path}: {stages})",
-        f"figures on http://{told.host}:{told.metrics_port}/metrics",
+        f"headrace serves {told.name} on http://{host}:{told.port}/predict (device {told.device}, path {told.plan.path}: {stages})",
+        f"figures on http://{host}:{told.metrics_port}/metrics",
     ]
     if told.emulated:
         lines.append(EMULATED)

@@ -80,6 +80,8 @@ class Pixels:
     """Still to be applied, 1..8."""
     shrink: float
     """Decoded size divided by stored size, 1.0 for a full decode; exact also where the decoder rounded the size up."""
+    array: Uint8Array | None = None
+    """The same memory as uint8[h, w, 4] or [h, w], where it is plain memory and not Pillow's own."""
     icc_profile: bytes | None = None
     release: Callable[[], None] = field(default=lambda: None)
 

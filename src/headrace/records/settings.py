@@ -87,7 +87,10 @@ class Settings:
     )
     model_name: str = _setting("", "Name in the /v2 API; empty takes the model file's name.")
     model_threads: int = _setting(
-        0, "Threads of one model run on the CPU; 0 takes the cores.", low=0, high=1024
+        0,
+        "Threads of one model run on the CPU; 0 shares the cores among the batches in flight.",
+        low=0,
+        high=1024,
     )
     prepare_path: str = _setting(
         "staged",

@@ -47,31 +47,22 @@ class Timeline:
 
     def spans(self) -> tuple[Span, ...]:
         """One span a stage, in order; their sum is `latency_s`. Unset marks fall back on the mark before them."""
-        at_s = self.arrived_s
-        filled = []
-        for mark_s in (
-            self.fetched_s,
-            self.decode_start_s,
-            self.decode_end_s,
-            self.resize_start_s,
-            self.resize_end_s,
-            self.launched_s,
-            self.infer_start_s,
-            self.infer_end_s,
-            self.reply_start_s,
-            self.replied_s,
-        ):
-            step_s = max(0.0, mark_s - at_s)
-            at_s += step_s
-            filled.append(step_s)
-        fetch, to_decode, decode, to_resize, resize, to_launch, to_infer, infer, to_reply, reply = filled
+        fetched = max(self.arrived_s, self.fetched_s)
+        decode_start = max(fetched, self.decode_start_s)
+        decode_end = max(decode_start, self.decode_end_s)
+        resize_start = max(decode_end, self.resize_start_s)
+        resize_end = max(resize_start, self.resize_end_s)
+        launched = max(resize_end, self.launched_s)
+        infer_start = max(launched, self.infer_start_s)
+        infer_end = max(infer_start, self.infer_end_s)
+        reply_start = max(infer_end, self.reply_start_s)
         return (
-            Span("fetch", 0.0, fetch),
-            Span("decode", to_decode, decode),
-            Span("resize", to_resize, resize),
-            Span("batch", to_launch, 0.0),
-            Span("infer", to_infer, infer),
-            Span("reply", to_reply, reply),
+            Span("fetch", 0.0, fetched - self.arrived_s),
+            Span("decode", decode_start - fetched, decode_end - decode_start),
+            Span("resize", resize_start - decode_end, resize_end - resize_start),
+            Span("batch", launched - resize_end, 0.0),
+            Span("infer", infer_start - launched, infer_end - infer_start),
+            Span("reply", reply_start - infer_end, max(reply_start, self.replied_s) - reply_start),
         )
 
     @property

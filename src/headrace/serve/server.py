@@ -25,6 +25,9 @@ from headrace.serve.http_protocol import BodyProtocol
 _log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
+_ANSWERING_S = 5.0
+"""After the drain: for answers on their way out and bodies on their way in."""
+_LOOK_S = 0.05
 
 
 class _Uvicorn(uvicorn.Server):
@@ -80,19 +83,25 @@ class Server:
         announce = asyncio.create_task(_announce(engine, on_ready))
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
-        drained = await asyncio.to_thread(engine.drain, engine.settings.server_drain_s)
-        for server in servers:
-            server.should_exit = True
-        await asyncio.gather(*tasks, return_exceptions=True)
         announce.cancel()
+        drained = await asyncio.to_thread(engine.drain, engine.settings.server_drain_s)
+        if not drained:
+            logging.getLogger(
+                "uvicorn.error"
+            ).disabled = True  # it would print a stack for each request cut off
+        for server in servers:
+            server.config.timeout_graceful_shutdown = _ANSWERING_S if drained else 0  # type: ignore[assignment]
+            server.should_exit = True
+        await asyncio.gather(*tasks)
         if drained:
             await asyncio.to_thread(engine.close)
         return drained
 
 
 async def _announce(engine: Engine, on_ready: Callable[[], None]) -> None:
-    readiness = await asyncio.to_thread(engine.wait_ready, 24 * 3600.0)
-    if readiness.ready:
+    while engine.readiness.state == "warming":
+        await asyncio.sleep(_LOOK_S)
+    if engine.readiness.ready:
         on_ready()
 
 
@@ -104,12 +113,11 @@ def _uvicorn(app: Any, protocol: Any) -> _Uvicorn:
             ws="none",
             lifespan="off",
             proxy_headers=False,
-            log_level="warning",
+            log_level="error",
             access_log=False,
             server_header=False,
             date_header=True,
             backlog=_BACKLOG,
-            timeout_graceful_shutdown=5,
         )
     )
 
@@ -129,7 +137,8 @@ def _bind(host: str, port: int, setting: str) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
-    except (OSError, OverflowError) as problem:
+        bound.listen(_BACKLOG)  # now, for two sockets may be bound to one port until one of them listens
+    except (OSError, OverflowError, ValueError) as problem:
         bound.close()
         raise UsageError(
             f"cannot listen on {host} port {port} ({problem}); choose another {setting}, 0 takes a free one"

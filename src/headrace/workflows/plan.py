@@ -69,13 +69,13 @@ def measure_plan(
         model,
         recipe_file,
         accelerator=settings.accelerator,
-        threads=settings.model_threads or cores,
+        threads=settings.model_threads or max(1, cores // settings.batch_in_flight),
         front=plan.path == "staged",
     )
     try:
         bench = _Bench(recipe_file.recipe, settings, runner)
         if plan.path == "staged" and not runner.emulated:
-            threads = settings.model_threads or cores
+            threads = settings.model_threads or max(1, cores // settings.batch_in_flight)
             bench.bare_model = open_runner(
                 model, recipe_file, accelerator=settings.accelerator, threads=threads, front=False
             )

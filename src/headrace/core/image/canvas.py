@@ -28,6 +28,10 @@ class Canvas(Protocol):
         """uint8[>= width * height * channels], uninitialised."""
 
     @property
+    def array(self) -> Uint8Array:
+        """The same as uint8[height, width, 4] or, for one channel, [height, width]."""
+
+    @property
     def image(self) -> Any:
         """The Pillow view on it."""
 
@@ -45,7 +49,8 @@ class FreshCanvas:
     def __init__(self, width: int, height: int, channels: int) -> None:
         shape = (height, width) if channels == 1 else (height, width, channels)
         self.memory: Uint8Array = np.empty(width * height * channels, np.uint8)
-        self.image = view_as_image(self.memory.reshape(shape))
+        self.array: Uint8Array = self.memory.reshape(shape)
+        self.image = view_as_image(self.array)
 
     def release(self) -> None:
         """Nothing to give back to."""

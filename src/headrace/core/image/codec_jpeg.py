@@ -38,6 +38,7 @@ def decode(data: bytes, header: Header, plan: DecodePlan, take: Take) -> Pixels:
         canvas.image,
         header.orientation,
         plan.eighths / 8,
+        canvas.array,
         release=canvas.release,
         stored=(header.width, header.height),
     )

@@ -57,10 +57,14 @@ class Resizer:
 
         The resampler reads and writes four-byte pixels where they lie.
         """
-        source = pixels.image
-        image, array = self._scratch_image("L" if source.mode == "L" else FOUR_BYTES, width, height)
-        options = self._options(_inside(box, source.width, source.height))
-        self._engine.resize_pil(PilImageWrapper(source), PilImageWrapper(image), options)
+        cut = _unscaled(pixels, box, width, height)
+        if cut is None:
+            source = pixels.image
+            image, array = self._scratch_image("L" if source.mode == "L" else FOUR_BYTES, width, height)
+            options = self._options(_inside(box, source.width, source.height))
+            self._engine.resize_pil(PilImageWrapper(source), PilImageWrapper(image), options)
+        else:
+            array = cut
         if pixels.icc_profile and self._recipe.icc == "srgb":
             array = to_srgb(array, pixels.icc_profile)
         if self._recipe.colour == "grey" and array.ndim == 3:
@@ -94,6 +98,17 @@ class Resizer:
         algorithm = ResizeAlg.nearest() if kernel is None else ResizeAlg.convolution(kernel)
         options = ResizeOptions(resize_alg=algorithm).rust_options.set_use_alpha(False)
         return options.set_crop_box(box.left, box.top, box.width, box.height)
+
+
+def _unscaled(pixels: Pixels, box: Box, width: int, height: int) -> Uint8Array | None:
+    """The box as it lies in memory, when resampling would change nothing: same size, edges between pixels. Else None."""
+    if pixels.array is None or (box.width, box.height) != (width, height):
+        return None
+    left, top = round(box.left), round(box.top)
+    if (left, top) != (box.left, box.top):
+        return None
+    cut = pixels.array[top : top + height, left : left + width]
+    return cut if cut.shape[:2] == (height, width) else None
 
 
 def _inside(box: Box, width: int, height: int) -> Box:

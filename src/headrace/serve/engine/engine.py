@@ -278,7 +278,7 @@ def open_engine(model: Path | None, recipe_file: RecipeFile, settings: Settings)
         model,
         recipe_file,
         accelerator=settings.accelerator,
-        threads=settings.model_threads or cores,
+        threads=settings.model_threads or max(1, cores // settings.batch_in_flight),
         front=settings.prepare_path == "staged",
     )
     return Engine(runner, recipe_file.recipe, settings, cores)

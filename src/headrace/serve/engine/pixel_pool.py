@@ -19,19 +19,21 @@ _KEEP_BELOW_BYTES = 64 << 20
 class _Slab:
     """Reused memory, with the Pillow view of the size it was last used for: traffic repeats its sizes."""
 
-    __slots__ = ("_pool", "_shape", "image", "memory")
+    __slots__ = ("_pool", "_shape", "array", "image", "memory")
 
     def __init__(self, pool: PixelPool, size_bytes: int) -> None:
         self._pool = pool
         self._shape: tuple[int, ...] = ()
         self.memory: Uint8Array = np.empty(-(-size_bytes // _ROUND_UP_BYTES) * _ROUND_UP_BYTES, np.uint8)
+        self.array: Uint8Array = self.memory
         self.image: Any = None
 
     def shape(self, width: int, height: int, channels: int) -> None:
         shape = (height, width) if channels == 1 else (height, width, channels)
         if shape != self._shape:
             self._shape = shape
-            self.image = view_as_image(self.memory[: width * height * channels].reshape(shape))
+            self.array = self.memory[: width * height * channels].reshape(shape)
+            self.image = view_as_image(self.array)
 
     def release(self) -> None:
         self._pool.give_back(self)

@@ -134,7 +134,12 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
 
 def _described(array: AnyArray, values: bool) -> dict[str, Any]:
     finite = np.isfinite(array)
-    entry: dict[str, Any] = {"shape": list(array.shape), "dtype": dtype_name(array.dtype), "min": None, "max": None}
+    entry: dict[str, Any] = {
+        "shape": list(array.shape),
+        "dtype": dtype_name(array.dtype),
+        "min": None,
+        "max": None,
+    }
     if finite.any():
         entry["min"] = float(np.min(array, where=finite, initial=np.inf))
         entry["max"] = float(np.max(array, where=finite, initial=-np.inf))

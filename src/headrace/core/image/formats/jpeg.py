@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from headrace.core.image.formats import Malformed
 from headrace.core.image.formats.exif import orientation
@@ -25,8 +25,7 @@ _MAX_MARKERS = 65_536
 """Markers and fill bytes walked over before a scan: ten times what a profile and metadata of 16 MiB take."""
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """One marker segment: `data[start:end]` is its payload, without marker and length."""
 
     marker: int
