@@ -53,13 +53,13 @@ class Match:
 
     title: str
     workload: str
-    side: int
+    recipe: str
     baseline: str
     contestants: dict[str, tuple[str, ...]]
 
 
 def headrace(device: str, *settings: str) -> tuple[str, ...]:
-    return ("bench.workers.server", "headrace", "{side}", f"accelerator={device}", *settings)
+    return ("bench.workers.server", "headrace", "{recipe}", f"accelerator={device}", *settings)
 
 
 def photographs(name: str) -> Match:
@@ -67,18 +67,22 @@ def photographs(name: str) -> Match:
     return Match(
         f"{TITLES[name]} to 384x384, 16 connections, device never the limit",
         name,
-        384,
+        "384",
         "floor",
         {
-            "floor": ("bench.workers.floor", "{workload}", "{side}"),
-            "headrace, in process": ("bench.workers.engine", "{workload}", "{side}", FAST_DEVICE),
+            "floor": ("bench.workers.floor", "{workload}", "{recipe}"),
+            "headrace, in process": ("bench.workers.engine", "{workload}", "{recipe}", FAST_DEVICE),
             "headrace, over HTTP": headrace(FAST_DEVICE),
-            "rival: FastAPI, same decoder, resize, batching": ("bench.workers.rival", "{side}", FAST_DEVICE),
+            "rival: FastAPI, same decoder, resize, batching": (
+                "bench.workers.rival",
+                "{recipe}",
+                FAST_DEVICE,
+            ),
             "legacy (Pillow), allocator as it comes": headrace(FAST_DEVICE, *legacy, "memory.keep=false"),
             "legacy (Pillow), allocator tuned": headrace(FAST_DEVICE, *legacy),
             "naive FastAPI with OpenCV, allocator tuned": (
                 "bench.workers.opencv_naive",
-                "{side}",
+                "{recipe}",
                 FAST_DEVICE,
                 "tuned",
             ),
@@ -93,28 +97,48 @@ MATCHES = {
     "device": Match(
         "12 MP baseline JPEG, device takes 40 ms for up to 4 images",
         "baseline",
-        384,
+        "384",
         "headrace, over HTTP",
         {
             "headrace, over HTTP": headrace(FOUR_IN_40_MS, "batch.max_items=4"),
             "rival: FastAPI, same decoder, resize, batching": (
                 "bench.workers.rival",
-                "{side}",
+                "{recipe}",
                 FOUR_IN_40_MS,
                 "4",
             ),
         },
     ),
     "small": Match(
-        "256x256 JPEG to 224x224, 16 connections, device never the limit: the server's own cost",
+        "256x256 JPEG, usual 224x224 centre crop, 16 connections, device never the limit: the server's own cost",
         "small",
-        224,
+        "224crop",
         "echo: bare application, same ASGI server",
         {
-            "echo: bare application, same ASGI server": ("bench.workers.server", "echo", "{side}"),
+            "echo: bare application, same ASGI server": ("bench.workers.server", "echo", "{recipe}"),
             "headrace, over HTTP": headrace(FAST_DEVICE),
-            "rival: FastAPI, same decoder, resize, batching": ("bench.workers.rival", "{side}", FAST_DEVICE),
-            "headrace, in process": ("bench.workers.engine", "{workload}", "{side}", FAST_DEVICE),
+            "rival: FastAPI, same decoder, resize, batching": (
+                "bench.workers.rival",
+                "{recipe}",
+                FAST_DEVICE,
+            ),
+            "headrace, in process": ("bench.workers.engine", "{workload}", "{recipe}", FAST_DEVICE),
+        },
+    ),
+    "small-resized": Match(
+        "256x256 JPEG, stretched to 224x224, 16 connections, device never the limit: the server's own cost",
+        "small",
+        "224",
+        "echo: bare application, same ASGI server",
+        {
+            "echo: bare application, same ASGI server": ("bench.workers.server", "echo", "{recipe}"),
+            "headrace, over HTTP": headrace(FAST_DEVICE),
+            "rival: FastAPI, same decoder, resize, batching": (
+                "bench.workers.rival",
+                "{recipe}",
+                FAST_DEVICE,
+            ),
+            "headrace, in process": ("bench.workers.engine", "{workload}", "{recipe}", FAST_DEVICE),
         },
     ),
 }
@@ -123,7 +147,7 @@ MATCHES = {
 def start(match: Match) -> list[Contestant]:
     contestants = []
     for name, (module, *arguments) in match.contestants.items():
-        filled = [text.format(side=match.side, workload=match.workload) for text in arguments]
+        filled = [text.format(recipe=match.recipe, workload=match.workload) for text in arguments]
         worker = Worker(module, *filled)
         path = "/predict"
         client = (

@@ -9,6 +9,14 @@ from pathlib import Path
 from PIL import Image
 
 from headrace.lab.assets import load
+from headrace.records.recipe import Recipe
+
+RECIPES = {
+    "384": Recipe(width=384, height=384),
+    "224crop": Recipe(width=224, height=224, fit="center_crop", crop_fraction=0.875),
+    "224": Recipe(width=224, height=224),
+}
+"""What a dense-prediction model takes; the usual ImageNet evaluation; a plain stretch."""
 
 SIZE = (4000, 3000)
 LOW_BYTES, HIGH_BYTES = 3_000_000, 4_200_000

@@ -90,7 +90,9 @@ class Serving:
             found = re.search(r"http://(?:\[[^]]*\]|[^:/]+):(\d+)/", line)
             if found is None:
                 self.process.kill()
-                pytest.fail(f"no port announced but {line!r}; standard error: {self.process.communicate()[1]}")
+                pytest.fail(
+                    f"no port announced but {line!r}; standard error: {self.process.communicate()[1]}"
+                )
             self.announced.append(line)
             ports.append(int(found[1]))
         return ports[0], ports[1]

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from http_support import GateRunner, picture, recipe_file, serving
 from PIL import Image
 
 from headrace.errors import NotAcceptable
 from headrace.serve.http.negotiate import choose
+from http_support import GateRunner, picture, recipe_file, serving
 
 IMAGE = picture((255, 0, 0))
 OFFERED = (b"application/json", b"image/png", b"application/x-npy")

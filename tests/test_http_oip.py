@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import tritonclient.http as triton
-from http_support import SIZE, GateRunner, Live, picture, recipe_file, serving, until
 
 from headrace.models.emulated import fingerprint
+from http_support import SIZE, GateRunner, Live, picture, recipe_file, serving, until
 
 COLOURS = [(200, 10, 20), (5, 6, 230), (77, 88, 99)]
 INFER = "/v2/models/demo/infer"
@@ -188,7 +188,9 @@ def test_another_model_or_version_is_404(live: Live) -> None:
 def test_the_timeout_parameter_is_obeyed() -> None:
     with serving(GateRunner(model)) as live:
         live.runner.gate.clear()
-        with triton.InferenceServerClient(f"127.0.0.1:{live.port}") as client:
-            with pytest.raises(triton.InferenceServerException, match="deadline") as caught:
-                client.infer("demo", [images(True)], timeout=30_000)
+        with (
+            triton.InferenceServerClient(f"127.0.0.1:{live.port}") as client,
+            pytest.raises(triton.InferenceServerException, match="deadline") as caught,
+        ):
+            client.infer("demo", [images(True)], timeout=30_000)
         assert caught.value.status() == "504"

@@ -112,7 +112,8 @@ def test_json_of_images(value: Any, most: int) -> None:
 
 pieces = st.sampled_from(
     [
-        b"--edge", b"--edge--", b"\r\n", b"\r", b"\n", b"\r\n\r\n", b":", b"; ", b"Content-Disposition", b'form-data; name="a"; filename="b"',
+        b"--edge", b"--edge--", b"\r\n", b"\r", b"\n", b"\r\n\r\n", b":", b"; ", b"Content-Disposition",
+        b'form-data; name="a"; filename="b"',
         b"filename*=utf-8''%e2%82", b'filename="\xff"', b"x" * 70, b"\0",
     ]
 )  # fmt: skip

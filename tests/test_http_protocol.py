@@ -106,7 +106,7 @@ async def a_protocol() -> HttpToolsProtocol:
 
 def test_flow_control_is_the_one_gate_of_reading() -> None:
     class Transport:
-        calls: list[str]  # noqa: RUF012
+        calls: list[str]
 
         def pause_reading(self) -> None:
             self.calls.append("pause")

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tritonclient.http as triton
-from http_support import WAIT_S, Live, listening
 
 from headrace.errors import AssetError
 from headrace.lab.assets.library import Assets, load
@@ -16,6 +15,7 @@ from headrace.records.settings import Settings
 from headrace.serve.engine.engine import open_engine
 from headrace.serve.http.app import App
 from headrace.store.recipe_files import load_recipe
+from http_support import WAIT_S, Live, listening
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +10,6 @@ from PIL import Image
 
 from headrace.core.image.canvas import view_as_image
 from headrace.core.image.geometry import Box, as_stored, place, stored_box
-from headrace.core.image.reduced import Reduced, stored_size
 from headrace.core.image.resize import Resizer
 from headrace.records.image import Pixels
 from headrace.records.recipe import Recipe
@@ -165,8 +162,8 @@ def test_resizing_a_turned_picture_equals_turning_after(fit: str, orientation: i
     turn = UPRIGHT_TO_STORED[orientation]
     stored = upright if turn is None else upright.transpose(turn)
     straight, turned = (np.empty((44, 60, 3), np.uint8) for _ in range(2))
-    Resizer(recipe).write(Pixels(upright, 1, 1.0), straight)
-    Resizer(recipe).write(Pixels(stored, orientation, 1.0), turned)
+    Resizer(recipe).write(Pixels(upright, 1, upright.size), straight)
+    Resizer(recipe).write(Pixels(stored, orientation, stored.size), turned)
     assert np.abs(straight.astype(int) - turned.astype(int)).max() <= 1
 
 
@@ -200,7 +197,7 @@ def test_writes_all_of_its_slot_and_nothing_else(
     slots = []
     for background in (GUARD, 255 - GUARD):
         memory = np.full((3, recipe.height, recipe.width, recipe.channels), background, np.uint8)
-        Resizer(recipe).write(Pixels(source, orientation, 1.0), memory[1])
+        Resizer(recipe).write(Pixels(source, orientation, source.size), memory[1])
         assert (memory[0] == background).all() and (memory[2] == background).all()
         slots.append(memory[1])
     assert np.array_equal(*slots)
@@ -210,7 +207,7 @@ def test_writes_into_a_slot_that_is_not_contiguous() -> None:
     recipe = Recipe(width=40, height=30)
     memory = np.full((40, 50, 5), GUARD, np.uint8)
     slot = memory[5:35, 5:45, 1:4]
-    Resizer(recipe).write(Pixels(picture(100, 80), 6, 1.0), slot)
+    Resizer(recipe).write(Pixels(picture(100, 80), 6, (100, 80)), slot)
     outside = np.ones(memory.shape, bool)
     outside[5:35, 5:45, 1:4] = False
     assert (memory[outside] == GUARD).all()
@@ -223,8 +220,8 @@ def test_a_resizer_carries_nothing_over() -> None:
     one = Resizer(recipe)
     for source in sources * 2:
         got, fresh = (np.empty((24, 32, 3), np.uint8) for _ in range(2))
-        one.write(Pixels(source, 1, 1.0), got)
-        Resizer(recipe).write(Pixels(source, 1, 1.0), fresh)
+        one.write(Pixels(source, 1, source.size), got)
+        Resizer(recipe).write(Pixels(source, 1, source.size), fresh)
         assert np.array_equal(got, fresh)
 
 
@@ -234,7 +231,7 @@ def test_the_unused_byte_is_never_read() -> None:
     for fill in (0, 128, 255):
         array = np.dstack([np.asarray(picture()), np.full((61, 97), fill, np.uint8)])
         slot = np.empty((23, 31, 3), np.uint8)
-        Resizer(recipe).write(Pixels(view_as_image(array), 1, 1.0), slot)
+        Resizer(recipe).write(Pixels(view_as_image(array), 1, (array.shape[1], array.shape[0])), slot)
         results.append(slot)
     assert np.array_equal(results[0], results[1]) and np.array_equal(results[0], results[2])
 
@@ -250,18 +247,6 @@ def test_filters_are_those_of_the_reference(name: str, target: tuple[int, int]) 
 
 
 # --- reduced decodes ---------------------------------------------------------------------------------------------------------
-
-
-@given(width=st.integers(9, 5000), height=st.integers(9, 5000), eighths=st.sampled_from([1, 2, 4]))
-def test_the_stored_size_survives_a_reduction(width: int, height: int, eighths: int) -> None:
-    """The decoder rounds up; without the stored size the picture would be stretched by up to eight pixels."""
-    rounded = (math.ceil(width * eighths / 8), math.ceil(height * eighths / 8))
-
-    class Shape:
-        width, height = rounded
-
-    pixels = Reduced(Shape(), 1, eighths / 8, stored=(width, height))
-    assert stored_size(pixels) == (width, height)
 
 
 def test_a_picture_does_not_move_when_the_decoder_rounds_up() -> None:

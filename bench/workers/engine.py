@@ -7,10 +7,10 @@ import sys
 import threading
 import time
 
-from bench.inputs import workload
+from bench.inputs import RECIPES, workload
 from headrace.clock import monotonic_s
 from headrace.records.image import Encoded
-from headrace.records.recipe import Recipe, RecipeFile
+from headrace.records.recipe import RecipeFile
 from headrace.records.settings import Settings
 from headrace.records.timeline import Timeline
 from headrace.serve.engine.engine import Engine, open_engine
@@ -45,12 +45,10 @@ def run(engine: Engine, files: list[bytes], seconds: float) -> dict[str, float]:
 
 
 def main() -> None:
-    name, side, accelerator = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    name, recipe, accelerator = sys.argv[1], RECIPES[sys.argv[2]], sys.argv[3]
     keep_freed_memory()
     files = workload(name)
-    engine = open_engine(
-        None, RecipeFile(recipe=Recipe(width=side, height=side)), Settings(accelerator=accelerator)
-    )
+    engine = open_engine(None, RecipeFile(recipe=recipe), Settings(accelerator=accelerator))
     engine.start()
     engine.wait_ready(60)
     print(json.dumps({"ready": True}), flush=True)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from fastapi import FastAPI, HTTPException, Request
 
+from bench.inputs import RECIPES
 from bench.workers.bare import serve_bare
 from headrace.core.image.canvas import FreshCanvas
 from headrace.core.image.decode import decode
@@ -36,9 +37,9 @@ LIMITS = Limits(SETTINGS.limits_max_pixels, SETTINGS.limits_max_decode_bytes)
 
 
 class Service:
-    def __init__(self, side: int, accelerator: str, max_items: int = SETTINGS.batch_max_items) -> None:
+    def __init__(self, recipe: Recipe, accelerator: str, max_items: int = SETTINGS.batch_max_items) -> None:
         self.max_items = max_items
-        self.recipe = Recipe(width=side, height=side)
+        self.recipe = recipe
         self.runner = open_runner(None, RecipeFile(recipe=self.recipe), accelerator=accelerator, threads=1)
         self.pool = ThreadPoolExecutor(usable_cores())
         self.device = ThreadPoolExecutor(SETTINGS.batch_in_flight)
@@ -106,7 +107,7 @@ def application(service: Service) -> FastAPI:
 def main() -> None:
     keep_freed_memory()
     most = int(sys.argv[3]) if len(sys.argv) > 3 else SETTINGS.batch_max_items
-    serve_bare(application(Service(int(sys.argv[1]), sys.argv[2], most)), "httptools", "on")
+    serve_bare(application(Service(RECIPES[sys.argv[1]], sys.argv[2], most)), "httptools", "on")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 import sys
 from typing import Any
 
+from bench.inputs import RECIPES
 from bench.workers.bare import serve_bare
 from headrace.records.recipe import Recipe, RecipeFile
 from headrace.serve.engine.engine import open_engine
@@ -26,12 +27,12 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": bytes(buffer)})
 
 
-def serve_headrace(side: int, assignments: list[str]) -> None:
+def serve_headrace(recipe: Recipe, assignments: list[str]) -> None:
     settings = load_settings(None, {}, dict(split_assignment(text) for text in assignments))
     if settings.memory_keep:
         keep_freed_memory()
     server = Server("127.0.0.1", 0, 0)
-    recipe_file = RecipeFile(recipe=Recipe(width=side, height=side))
+    recipe_file = RecipeFile(recipe=recipe)
     engine = open_engine(None, recipe_file, settings)
     server.run(
         engine,
@@ -44,11 +45,11 @@ def serve_headrace(side: int, assignments: list[str]) -> None:
 
 
 def main() -> None:
-    kind, side = sys.argv[1], int(sys.argv[2])
+    kind, recipe = sys.argv[1], RECIPES[sys.argv[2]]
     if kind == "echo":
         serve_bare(echo, BodyProtocol)
     else:
-        serve_headrace(side, sys.argv[3:])
+        serve_headrace(recipe, sys.argv[3:])
 
 
 if __name__ == "__main__":

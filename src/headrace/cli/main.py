@@ -23,14 +23,11 @@ EXIT_NOT_DRAINED = 75
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one verb; the exit code. Errors are one sentence on standard error."""
-    parser = build_parser()
-    options = parser.parse_args(arguments)
-    logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
-    )
     try:
-        code: int = options.run(options)
-        return code
+        try:
+            return _run(arguments)
+        finally:
+            print(end="", flush=True)  # a reader that has gone shows here, not while Python shuts down
     except HeadraceError as problem:
         print(f"headrace: {problem}", file=sys.stderr)
         return problem.exit_code
@@ -41,8 +38,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGPIPE
 
 
+def _run(arguments: Sequence[str] | None) -> int:
+    options = build_parser().parse_args(arguments)
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
+    )
+    code: int = options.run(options)
+    return code
+
+
 class _Parser(argparse.ArgumentParser):
-    """Wrong flags end with the exit code of every usage error."""
+    """Wrong flags end with the exit code of every usage error. Flags are written out: a shortened one may mean another some day."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
         self.exit(UsageError.exit_code, f"headrace: {message}; see `{self.prog} --help`\n")
@@ -136,8 +145,14 @@ def _image_flags(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--images", type=Path, nargs="+", required=True, metavar="PATH", help="image files and folders"
     )
-    verb.add_argument("--most", type=int, metavar="N", help="use the first N images only")
+    verb.add_argument("--most", type=_at_least_one, metavar="N", help="use the first N images only")
     verb.add_argument("--json", action="store_true", help="as JSON")
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
+    return int(text)
 
 
 def _setting_flags(verb: argparse.ArgumentParser) -> None:

@@ -78,8 +78,10 @@ class Pixels:
     """PIL.Image.Image, uint8, sRGB-like or as stored (see the recipe's `icc`)."""
     orientation: int
     """Still to be applied, 1..8."""
-    shrink: float
-    """Decoded size divided by stored size, 1.0 for a full decode; exact also where the decoder rounded the size up."""
+    stored: tuple[int, int]
+    """(width, height) of the file, before any reduction and before orientation."""
+    shrink: float = 1.0
+    """Decoded size divided by stored size; exact also where the decoder rounded the size up, and the last pixel is partly outside."""
     array: Uint8Array | None = None
     """The same memory as uint8[h, w, 4] or [h, w], where it is plain memory and not Pillow's own."""
     icc_profile: bytes | None = None

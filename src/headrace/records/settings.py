@@ -75,7 +75,7 @@ class Settings:
         live=True,
     )
     limits_max_decode_bytes: int = _setting(
-        256 * 2**20,
+        512 * 2**20,
         "Most memory one decode may need, judged from the header before anything is allocated.",
         low=2**16,
         high=2**34,

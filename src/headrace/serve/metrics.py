@@ -1,6 +1,6 @@
 """Prometheus figures: read from the books at the moment of a scrape, so that serving pays next to nothing for them.
 
-Base units, histograms instead of averages, the model as a label. The names are the product's interface: `docs/metrics.md` lists them.
+Base units, histograms instead of averages, the model as a label. The names are the product's interface: docs/reference/metrics.md lists them.
 """
 
 from __future__ import annotations
@@ -65,12 +65,19 @@ class _EngineFigures(Collector):
             yield family
         share = GaugeMetricFamily(
             "headrace_device_busy_ratio",
-            "Share of the last seconds (see window_s) with a batch on the device.",
-            labels=[*labels, "window_s"],
+            "Share of the last seconds (headrace_device_busy_window_seconds) with a batch on the device.",
+            labels=labels,
         )
         window_s, ratio = self._engine.device_busy_share()
-        share.add_metric([*values, f"{window_s:.0f}"], ratio)
+        share.add_metric(values, ratio)
         yield share
+        window = GaugeMetricFamily(
+            "headrace_device_busy_window_seconds",
+            "How far back headrace_device_busy_ratio looks.",
+            labels=labels,
+        )
+        window.add_metric(values, window_s)
+        yield window
         sizes = HistogramMetricFamily("headrace_batch_size", "Images in a batch.", labels=["model"])
         _add(sizes, [self._model], self._engine.read_batch_sizes())
         yield sizes
@@ -99,6 +106,21 @@ class _HttpFigures(Collector):
         self._model = model
 
     def collect(self) -> Iterator[Metric]:
+        yield from self._requests()
+        yield from self._times()
+
+    def _requests(self) -> Iterator[Metric]:
+        for name, says, count in (
+            ("headrace_requests", "Requests whose head was complete.", self._counters.seen),
+            (
+                "headrace_requests_gone",
+                "Requests whose client went away before an answer.",
+                self._counters.gone,
+            ),
+        ):
+            family = CounterMetricFamily(name, says, labels=["model"])
+            family.add_metric([self._model], count)
+            yield family
         answers = CounterMetricFamily(
             "headrace_responses", "Answers by endpoint and status.", labels=["model", "endpoint", "status"]
         )
@@ -111,13 +133,28 @@ class _HttpFigures(Collector):
         for reason, count in sorted(self._counters.errors.items()):
             rejected.add_metric([self._model, reason], count)
         yield rejected
-        latency = HistogramMetricFamily(
-            "headrace_request_duration_seconds",
-            "From the first byte of the request to the answer.",
-            labels=["model"],
-        )
-        _add(latency, [self._model], self._counters.latency_s)
-        yield latency
+
+    def _times(self) -> Iterator[Metric]:
+        for name, says, histogram in (
+            (
+                "headrace_request_duration_seconds",
+                "Predictions: from the head of the request to the answer.",
+                self._counters.latency_s,
+            ),
+            (
+                "headrace_request_fetch_seconds",
+                "Predictions: from the head of the request until its body was there and taken apart.",
+                self._counters.fetch_s,
+            ),
+            (
+                "headrace_request_reply_seconds",
+                "Predictions: from the end of the model's run to the answer.",
+                self._counters.reply_s,
+            ),
+        ):
+            family = HistogramMetricFamily(name, says, labels=["model"])
+            _add(family, [self._model], histogram)
+            yield family
 
 
 def _stage_histograms(readings: list[BookReading], model: str) -> Iterator[Metric]:
@@ -134,7 +171,7 @@ def _stage_histograms(readings: list[BookReading], model: str) -> Iterator[Metri
 def _stage_gauges(readings: list[BookReading], model: str) -> Iterator[Metric]:
     for name, says, field in (
         ("headrace_stage_queue_length", "Images waiting for a stage.", "queued"),
-        ("headrace_stage_busy_workers", "Images a stage is working on.", "busy"),
+        ("headrace_stage_busy_images", "Images a stage is working on.", "busy"),
         (
             "headrace_stage_workers",
             "Threads of a stage; 0 where it only waits.",

@@ -19,7 +19,7 @@ def recipe_path(model: Path | None, recipe: Path | None) -> Path:
     if recipe is not None:
         return recipe
     if model is None:
-        raise UsageError("an emulated accelerator needs a recipe: --recipe FILE")
+        raise UsageError("without a model a recipe is needed: --recipe FILE")
     beside = model.with_suffix(".recipe.toml")
     if not beside.is_file():
         kinds = "TOML, preprocessor_config.json or a timm config.json"

@@ -9,7 +9,6 @@ from headrace.core.image.canvas import Take
 from headrace.core.image.decode_plan import DecodePlan
 from headrace.core.image.formats import Malformed
 from headrace.core.image.formats.jpeg import without_strays
-from headrace.core.image.reduced import Reduced
 from headrace.errors import ImageError
 from headrace.records.image import Header, Pixels, Uint8Array
 
@@ -34,13 +33,13 @@ def decode(data: bytes, header: Header, plan: DecodePlan, take: Take) -> Pixels:
     except BaseException:
         canvas.release()
         raise
-    return Reduced(
+    return Pixels(
         canvas.image,
         header.orientation,
+        (header.width, header.height),
         plan.eighths / 8,
         canvas.array,
         release=canvas.release,
-        stored=(header.width, header.height),
     )
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from PIL import AvifImagePlugin, Image, UnidentifiedImageError
 
 from headrace.core.image.decode_plan import DecodePlan
-from headrace.core.image.reduced import Reduced
 from headrace.errors import ImageError, ImageTooLarge, UnsupportedMedia
 from headrace.records.image import Header, Pixels
 from headrace.records.recipe import Recipe
@@ -90,12 +89,12 @@ def _decode(image: Any, header: Header, plan: DecodePlan, recipe: Recipe) -> Pix
     image.load()
     if header.format == "tiff" and orientation > 1:
         image = image.transpose(_UNTURN[orientation])
-    return Reduced(
+    return Pixels(
         _eight_bit_rgb(image, recipe),
         orientation,
+        stored if reduced else image.size,
         _nearest_eighths(image.width, stored[0]) / 8 if reduced else 1.0,
         icc_profile=profile if recipe.icc == "srgb" else None,
-        stored=stored if reduced else image.size,
     )
 
 

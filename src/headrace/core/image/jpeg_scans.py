@@ -1,8 +1,8 @@
 """Leaving out the scans of a progressive JPEG that a reduced decode does not need.
 
-A progressive file sends every coefficient in several passes. A decode at 1/4 uses a 2x2 corner of each 8x8 luma block, yet a
-decoder reads every pass, and that is most of its time. Dropping whole scans from the byte string is legal: a decoder shows what it
-got. Two things are put right so that it shows it well:
+A progressive file sends every coefficient in several passes. A decode at 1/4 makes 2x2 pixels of each 8x8 luma block, little more
+than its lowest coefficients, yet a decoder reads every pass, and that is most of its time. Dropping whole scans from the byte string
+is legal: a decoder shows what it got. Two things are put right so that it shows it well:
 
 * Precision. A first AC scan sends values divided by 2^Al; the refinements that bring the low bits are dropped. The scan is rewritten
   to claim Al = 0 and the quantisation steps it uses are multiplied by 2^Al instead: the same values, declared complete.
@@ -26,7 +26,8 @@ from headrace.records.image import Header
 _LAST_USED = {1: 0, 2: 4, 4: 24, 8: 63}
 """Points of a component's inverse transform -> last zigzag index of the n x n low-frequency corner.
 
-libjpeg's reduced transforms read a little outside the corner, too; leaving that out adds 0.05 levels at 1/4 (measured)."""
+libjpeg's reduced transforms read a little outside the corner, too; leaving that out adds 0.05 levels at 1/4 (measured).
+"""
 
 _MAX_SCANS = 128
 

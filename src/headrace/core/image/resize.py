@@ -13,7 +13,6 @@ from PIL import ImageCms
 
 from headrace.core.image.canvas import FOUR_BYTES, view_as_image
 from headrace.core.image.geometry import Box, as_stored, place, stored_box
-from headrace.core.image.reduced import stored_size
 from headrace.records.image import Pixels, Uint8Array
 from headrace.records.recipe import Recipe
 
@@ -40,7 +39,7 @@ class Resizer:
     def write(self, pixels: Pixels, slot: Uint8Array) -> None:
         """Paint `pixels` into `slot`, uint8[H, W, C] of the recipe's size and colour; every byte of it is written."""
         orientation = pixels.orientation if self._recipe.orientation == "apply" else 1
-        width, height = stored_size(pixels)
+        width, height = pixels.stored
         upright = (height, width) if orientation >= 5 else (width, height)
         placement = place(*upright, self._recipe)
         target = slot[
