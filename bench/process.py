@@ -35,6 +35,10 @@ def peak_bytes(pid: int) -> int:
     return _status(pid, "VmHWM") * 1024
 
 
+def resident_bytes(pid: int) -> int:
+    return _status(pid, "VmRSS") * 1024
+
+
 def threads(pid: int) -> int:
     return _status(pid, "Threads")
 

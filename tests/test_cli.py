@@ -263,12 +263,9 @@ def test_a_settings_file_that_does_not_work(capsys: Captured) -> None:
 
 
 def test_recipe_prints_toml_that_reads_back(capsys: Captured) -> None:
-    Path("preprocessor_config.json").write_text(
-        json.dumps(
-            {"do_resize": True, "size": {"height": 384, "width": 384}, "do_normalize": True}
-            | {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5], "do_rescale": True}
-        )
-    )
+    size, normal = {"height": 384, "width": 384}, {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+    does = {"do_resize": True, "do_rescale": True, "do_normalize": True}
+    Path("preprocessor_config.json").write_text(json.dumps({"size": size, "resample": 2, **normal, **does}))
     text = right(capsys, "recipe", "preprocessor_config.json")
     file = parse_recipe_toml(text, read_labels=lambda name: ())
     assert (file.recipe.width, file.recipe.height, file.recipe.mean) == (384, 384, (0.5, 0.5, 0.5))

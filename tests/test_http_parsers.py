@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -167,3 +168,14 @@ def test_texts_go_out_with_their_lengths(texts: list[str]) -> None:
         seen.append(data[at + 4 : at + 4 + size].decode())
         at += 4 + size
     assert seen == texts
+
+
+def test_few_bytes_that_would_become_much_memory_or_time() -> None:
+    most = b"[" + b"{}," * 3_000_000 + b"{}]"
+    for read in (lambda: images_in_json(most, 64), lambda: parse_infer(most, None)):
+        with pytest.raises(RequestError, match="elements"):
+            read()
+    with pytest.raises(RequestError):
+        images_in_json(b"[" * 100_000, 64)
+    with pytest.raises(RequestError, match="parts"):
+        images_in_form(b"--e\r\n\r\n\r\n" * 300, b"multipart/form-data; boundary=e", 64)

@@ -206,6 +206,9 @@ def test_huge_claims_do_not_add_up() -> None:
         until(lambda: live.app.counters.open == 8)
         assert live.post(b"x" * largest).is_error(429, "overloaded")
         assert live.post(IMAGE).status == 200
+        with live.connect() as connection:
+            connection.sendall(head(None) + b"186A0\r\n" + b"x" * 100_000 + b"\r\n")
+            assert read_from(connection).is_error(429, "overloaded")
         for connection in waiting:
             connection.close()
         until(lambda: balanced(live.app))

@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -203,7 +204,7 @@ def test_books_balance_for_every_stage(after: Scrape) -> None:
 
 def test_what_leaves_one_stage_enters_the_next(after: Scrape) -> None:
     order = ("decode", "resize", "batch", "infer")
-    for earlier, later in zip(order, order[1:], strict=False):
+    for earlier, later in pairwise(order):
         left = after.value("headrace_stage_items_total", stage=earlier, direction="left")
         entered = after.value("headrace_stage_items_total", stage=later, direction="entered")
         assert left == entered, (earlier, later)

@@ -15,6 +15,8 @@ import pytest
 from onnx import helper
 
 import tiny_models
+from headrace.errors import UsageError
+from headrace.serve.server import Server
 from pictures import assets
 from server_process import (
     Serving,
@@ -148,15 +150,14 @@ def test_a_taken_port_is_named_before_the_model_is_looked_at(tmp_path: Path, rec
         assert ended.returncode == 64
 
 
-def test_two_servers_cannot_share_a_port_even_before_they_serve(recipe: Path) -> None:
-    port = free_port()
-    slow = ("--recipe", recipe, "--accelerator", "emulated:3600000ms+0ms")
-    ports = ("--server-port", str(port), "--server-metrics-port", "0")
-    with serving(*slow, *ports):
-        wait_listening(port)
-        ended = run("serve", *slow, *ports)
-        assert ended.returncode == 64
-        assert_one_line(ended.stderr, f"port {port}")
+def test_a_port_is_taken_before_anything_is_served_there() -> None:
+    first = Server("127.0.0.1", 0, 0)
+    try:
+        with pytest.raises(UsageError, match=f"port {first.port} .*server.port"):
+            Server("127.0.0.1", first.port, 0)
+    finally:
+        for bound in first._sockets:
+            bound.close()
 
 
 def assert_one_line(text: str, *parts: str) -> None:

@@ -1,6 +1,7 @@
 """Prometheus figures: read from the books at the moment of a scrape, so that serving pays next to nothing for them.
 
-Base units, histograms instead of averages, the model as a label. The names are the product's interface: docs/reference/metrics.md lists them.
+Base units, histograms instead of averages, the model as a label. The names are the product's interface; the page
+docs/reference/metrics.md lists them.
 """
 
 from __future__ import annotations

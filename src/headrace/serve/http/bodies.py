@@ -14,8 +14,8 @@ from headrace.units import format_bytes
 KEPT_BUFFERS = 4
 KEPT_BYTES = 16 * 2**20
 """Of one buffer: a rare giant is given back to the system."""
-LEAST_ROOM_BODIES = 8
-"""So many of the largest bodies may be on their way at once; small ones do not count."""
+LARGEST_AT_ONCE = 8
+"""The bodies on their way at once may have as many bytes as so many of the largest."""
 
 
 class Bodies:
@@ -36,7 +36,7 @@ class Bodies:
         try:
             if length is not None and length > DIRECT_MIN_BYTES:
                 return await self._read_large(request, length, settings)
-            return await _read_small(request.receive, settings.limits_max_body_bytes)
+            return await self._read_pieces(request.receive, settings)
         except asyncio.CancelledError:
             if not patience.spent:
                 raise
@@ -48,12 +48,7 @@ class Bodies:
             self._ticker.remove(patience)
 
     async def _read_large(self, request: Request, length: int, settings: Settings) -> bytes:
-        room = LEAST_ROOM_BODIES * settings.limits_max_body_bytes
-        if self._arriving_bytes + length > room:
-            raise Overloaded(
-                f"bodies of {format_bytes(self._arriving_bytes)} are arriving, {format_bytes(length)} more do not fit; try again"
-            )
-        self._arriving_bytes += length
+        self._make_room(length, settings)
         buffer = self._take(length)
         try:
             with memoryview(buffer) as view:
@@ -62,6 +57,35 @@ class Bodies:
         finally:
             self._arriving_bytes -= length
             self._give_back(buffer)
+
+    async def _read_pieces(self, receive: Receive, settings: Settings) -> bytes:
+        """A small body, mostly in one piece, or one of unknown length. What is small takes no room."""
+        pieces: list[bytes] = []
+        size, taken, most_bytes = 0, 0, settings.limits_max_body_bytes
+        try:
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone("the client went away before its body was complete")
+                piece: bytes = message.get("body", b"")
+                if size + len(piece) > most_bytes:
+                    raise too_large("more", most_bytes)
+                size += len(piece)
+                pieces.append(piece)
+                if size - taken > DIRECT_MIN_BYTES:
+                    self._make_room(size - taken, settings)
+                    taken = size
+                if not message.get("more_body", False):
+                    return piece if len(pieces) == 1 else b"".join(pieces)
+        finally:
+            self._arriving_bytes -= taken
+
+    def _make_room(self, size: int, settings: Settings) -> None:
+        if self._arriving_bytes + size > LARGEST_AT_ONCE * settings.limits_max_body_bytes:
+            raise Overloaded(
+                f"bodies of {format_bytes(self._arriving_bytes)} are arriving, {format_bytes(size)} more do not fit; try again"
+            )
+        self._arriving_bytes += size
 
     def _take(self, length: int) -> bytearray:
         for index, buffer in enumerate(self._free):
@@ -94,25 +118,6 @@ def announced(request: Request, settings: Settings) -> int | None:
     return length
 
 
-async def _read_small(receive: Receive, most_bytes: int) -> bytes:
-    """A small body, or one of unknown length."""
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    if not message.get("more_body", False) and message["type"] == "http.request" and len(body) <= most_bytes:
-        return body
-    pieces, size = [body], len(body)
-    while True:
-        if message["type"] == "http.disconnect":
-            raise ClientGone("the client went away before its body was complete")
-        if size > most_bytes:
-            raise too_large("more", most_bytes)
-        if not message.get("more_body", False):
-            return b"".join(pieces)
-        message = await receive()
-        body = message.get("body", b"")
-        pieces.append(body)
-        size += len(body)
-
-
 def too_large(size: str, most_bytes: int) -> BodyTooLarge:
+    """The error, saying what is allowed."""
     return BodyTooLarge(f"the body has {size}, limits.max_body_bytes allows {format_bytes(most_bytes)}")

@@ -22,11 +22,12 @@ from headrace.serve.http_protocol import Receive
 class Group:
     """The jobs of one request."""
 
-    __slots__ = ("_mailbox", "_receive", "_watch", "deadline_s", "future", "gone", "jobs", "left")
+    __slots__ = ("_looked", "_mailbox", "_receive", "_watch", "deadline_s", "future", "gone", "jobs", "left")
 
     def __init__(self, mailbox: Mailbox, receive: Receive, deadline_s: float) -> None:
         self._mailbox = mailbox
         self._receive = receive
+        self._looked = False
         self.deadline_s = deadline_s
         self.jobs: list[Job] = []
         self.left = 0
@@ -72,6 +73,8 @@ class Group:
         """At a tick: is anybody still waiting for the answer?"""
         if now_s >= self.deadline_s:
             self.wake()
+        elif not self._looked:
+            self._looked = True  # most are answered before the second tick, and a task for each would cost more than it saves
         elif self._watch is None:
             self._watch = asyncio.get_running_loop().create_task(self._watch_client())
 

@@ -130,11 +130,16 @@ def _milliseconds(text: bytes) -> float:
     return value
 
 
+def as_json(value: Any) -> bytes:
+    """JSON; numbers that it cannot say become null."""
+    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
 def json_answer(
     value: Any, status: int = 200, *, fields: Fields = (), timeline: Timeline | None = None
 ) -> Answer:
-    """`value` as JSON; numbers that JSON cannot say become null."""
-    return Answer(status, orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY), JSON, fields, timeline)
+    """`value` as JSON."""
+    return Answer(status, as_json(value), JSON, fields, timeline)
 
 
 def status_of(error: HeadraceError, settings: Settings) -> int:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import binascii
 from typing import NamedTuple
 
-import orjson
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from headrace.errors import HeadraceError, RequestError
 from headrace.records.image import Encoded
+from headrace.serve.http.json_text import parse_json
 
 MOST_ITEMS = 64
 """Images in one request."""
+
+
+MOST_PARTS = 256
+"""In a form, those that are no files included: each costs time whatever its size."""
 
 
 class Form(NamedTuple):
@@ -26,10 +30,7 @@ class Form(NamedTuple):
 
 def images_in_json(body: bytes, most: int) -> Form:
     """{"image": base64} or {"images": [base64, ...]}. Raises RequestError."""
-    try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError as problem:
-        raise RequestError(f"the body is no valid JSON: {problem}") from None
+    value = parse_json(body)
     if not isinstance(value, dict) or ("image" in value) == ("images" in value):
         raise RequestError('the JSON has to be {"image": base64} or {"images": [base64, ...]}')
     if "image" in value:
@@ -66,11 +67,15 @@ class _Parts:
     def __init__(self, most: int) -> None:
         self.most = most
         self.items: list[Encoded | HeadraceError] = []
+        self._parts = 0
         self._field = self._value = b""
         self._disposition = b""
         self._pieces: list[bytes] = []
 
     def on_part_begin(self) -> None:
+        self._parts += 1
+        if self._parts > MOST_PARTS:
+            raise RequestError(f"the multipart form has more than {MOST_PARTS} parts")
         self._disposition = b""
         self._pieces = []
 

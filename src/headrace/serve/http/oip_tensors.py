@@ -13,10 +13,10 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-import orjson
 
 from headrace.errors import RequestError
 from headrace.records.image import AnyArray, Uint8Array
+from headrace.serve.http.json_text import parse_json
 
 _MOST_DIMENSIONS = 8
 
@@ -67,11 +67,7 @@ def datatype(dtype: np.dtype[Any]) -> str:
 def parse_infer(body: bytes, header_length: bytes | None) -> InferRequest:
     """Takes the body apart. `header_length` is the field Inference-Header-Content-Length. Raises RequestError."""
     head, raw = _split(body, header_length)
-    try:
-        value = orjson.loads(head)
-    except orjson.JSONDecodeError as problem:
-        raise RequestError(f"the request is no valid JSON: {problem}") from None
-    table = _table(value, "the request")
+    table = _table(parse_json(head), "the request")
     parameters = _table(table.get("parameters", {}), "parameters")
     binary = _flag(parameters, "binary_data_output")
     return InferRequest(

@@ -15,7 +15,7 @@ from headrace.serve.http.answers import NPY, PNG, Answers, Outcome, View
 from headrace.serve.http.bodies import Bodies
 from headrace.serve.http.bridge import Bridge, Group, last_finished
 from headrace.serve.http.counters import Counters
-from headrace.serve.http.exchange import JSON, Answer, Request, error_answer, json_answer
+from headrace.serve.http.exchange import JSON, Answer, Request, as_json, error_answer, json_answer
 from headrace.serve.http.forms import MOST_ITEMS, Form, images_in_form, images_in_json
 from headrace.serve.http.negotiate import choose
 
@@ -76,21 +76,19 @@ class Predict:
         if job.prediction is None:
             return error_answer(request, job.error or HeadraceError("no answer"), timeline=timeline)
         timeline.reply_start_s = monotonic_s()
-        answer = await self._built(request, job.prediction, view)
+        if self._answers.heavy(job.prediction, view):
+            body = await asyncio.to_thread(self._body, request, job.prediction, view)
+        else:
+            body = self._body(request, job.prediction, view)
         timeline.replied_s = monotonic_s()
-        return answer._replace(fields=self._answers.fields, timeline=timeline, images=1)
+        return Answer(200, body, view.media, self._answers.fields, timeline, images=1)
 
-    async def _built(self, request: Request, prediction: Prediction, view: View) -> Answer:
-        if self._answers.heavy(prediction, view):
-            return await asyncio.to_thread(self._build, request, prediction, view)
-        return self._build(request, prediction, view)
-
-    def _build(self, request: Request, prediction: Prediction, view: View) -> Answer:
+    def _body(self, request: Request, prediction: Prediction, view: View) -> bytes:
         if view.media == PNG:
-            return Answer(200, self._answers.picture(prediction), PNG)
+            return self._answers.picture(prediction)
         if view.media == NPY:
-            return Answer(200, self._answers.numpy_file(prediction), NPY)
-        return json_answer(self._answers.one(prediction, request.id, view))
+            return self._answers.numpy_file(prediction)
+        return as_json(self._answers.one(prediction, request.id, view))
 
     async def _many(
         self, request: Request, items: list[Encoded | HeadraceError], view: View, deadline_s: float
@@ -116,6 +114,10 @@ class Predict:
         self._counters.errors.update(
             outcome.code for outcome in outcomes if isinstance(outcome, HeadraceError)
         )
+        if any(
+            isinstance(outcome, Prediction) and self._answers.heavy(outcome, view) for outcome in outcomes
+        ):
+            return await asyncio.to_thread(self._many_built, request, outcomes, view, group)
         return self._many_built(request, outcomes, view, group)
 
     def _many_built(self, request: Request, outcomes: list[Outcome], view: View, group: Group) -> Answer:
