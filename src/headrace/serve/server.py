@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import socket
@@ -101,8 +102,19 @@ class Server:
 async def _announce(engine: Engine, on_ready: Callable[[], None]) -> None:
     while engine.readiness.state == "warming":
         await asyncio.sleep(_LOOK_S)
+    _settle_garbage()
     if engine.readiness.ready:
         on_ready()
+
+
+def _settle_garbage() -> None:
+    """What was loaded stays: keep the collector from walking it again and again, and let it look less often.
+
+    A request leaves no cycles behind. With the defaults a third of the time of a small request went into looking for some.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def _uvicorn(app: Any, protocol: Any) -> _Uvicorn:

@@ -13,7 +13,7 @@ from headrace.records.image import Header
 MAGIC = b"\xff\xd8\xff"
 
 SOI, EOI, SOS, DQT, DHT, DRI = 0xD8, 0xD9, 0xDA, 0xDB, 0xC4, 0xDD
-_STANDALONE = frozenset({0x01, *range(0xD0, 0xD9)})
+_WITHOUT_LENGTH = frozenset({0x00, 0x01, 0xFF, EOI, *range(0xD0, 0xD9)})
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {DHT, 0xC8, 0xCC}
 _DECODABLE = frozenset({0xC0, 0xC1, 0xC2})
 """Baseline, extended and progressive Huffman; the rest (lossless, hierarchical, arithmetic) no decoder here reads."""
@@ -21,8 +21,8 @@ _DECODABLE = frozenset({0xC0, 0xC1, 0xC2})
 
 _MARKER = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")
 """What ends a scan: in entropy-coded data 0xFF is followed by zero, a restart or another 0xFF."""
-_MAX_MARKERS = 65_536
-"""Markers and fill bytes walked over before a scan: ten times what a profile and metadata of 16 MiB take."""
+_MAX_MARKERS = 4096
+"""Markers and fill bytes walked over before a scan: several times what a profile and metadata of 16 MiB take."""
 
 
 class Segment(NamedTuple):
@@ -41,22 +41,20 @@ def segments(data: bytes, at: int = 2) -> Iterator[Segment]:
         if at < 0 or at + 1 >= size:
             raise Malformed("the JPEG ends before its first scan")
         marker = data[at + 1]
-        if marker in (0x00, 0xFF):
-            at += 1
+        if marker in _WITHOUT_LENGTH:
+            if marker == EOI:
+                yield Segment(marker, at + 2, at + 2)
+                return
+            at += 1 if marker in (0x00, 0xFF) else 2
             continue
-        at += 2
-        if marker in _STANDALONE:
-            continue
-        if marker == EOI:
-            yield Segment(marker, at, at)
-            return
-        length = int.from_bytes(data[at : at + 2], "big")
-        if length < 2 or at + length > size:
-            raise Malformed(f"JPEG segment 0x{marker:02x} at byte {at - 2} is cut off")
-        yield Segment(marker, at + 2, at + length)
+        length = data[at + 2] << 8 | data[at + 3] if at + 3 < size else 0
+        end = at + 2 + length
+        if length < 2 or end > size:
+            raise Malformed(f"JPEG segment 0x{marker:02x} at byte {at} is cut off")
+        yield Segment(marker, at + 4, end)
         if marker == SOS:
             return
-        at += length
+        at = end
     raise Malformed(f"the JPEG has more than {_MAX_MARKERS} markers before a scan")
 
 
@@ -77,22 +75,20 @@ def without_strays(data: bytes) -> bytes:
 def read(data: bytes) -> Header:
     """The header. Raises Malformed."""
     turn, icc, adobe, frame, first_scan = 1, False, None, None, 0
-    for segment in segments(data):
-        payload = data[segment.start : min(segment.end, segment.start + 65_536)]
-        if segment.marker in _FRAMES:
-            frame = _frame(segment.marker, payload)
-        elif segment.marker == 0xE1 and payload.startswith(b"Exif\0\0"):
-            turn = orientation(payload[6:])
-        elif segment.marker == 0xE2 and payload.startswith(b"ICC_PROFILE\0"):
+    for marker, start, end in segments(data):
+        if marker == SOS:
+            first_scan = data[start] if end > start else 0
+        elif marker in _FRAMES:
+            frame = _frame(marker, data[start:end])
+        elif marker == 0xE1 and data.startswith(b"Exif\0\0", start):
+            turn = orientation(data[start + 6 : end])
+        elif marker == 0xE2 and data.startswith(b"ICC_PROFILE\0", start):
             icc = True
-        elif segment.marker == 0xEE and payload.startswith(b"Adobe") and len(payload) >= 12:
-            adobe = payload[11]
-        elif segment.marker == SOS:
-            first_scan = payload[0] if payload else 0
+        elif marker == 0xEE and data.startswith(b"Adobe", start) and end - start >= 12:
+            adobe = data[start + 11]
     if frame is None or not first_scan:
         raise Malformed("the JPEG has no frame header or no scan")
     marker, bits, height, width, components = frame
-    identifiers = bytes(identifier for identifier, _, _ in components)
     return Header(
         format="jpeg",
         width=width,
@@ -101,8 +97,8 @@ def read(data: bytes) -> Header:
         channels=len(components),
         bits=bits,
         progressive=marker == 0xC2 or first_scan < len(components),
-        sampling=tuple((h, v) for _, h, v in components),
-        colour=_colour(len(components), adobe, identifiers),
+        sampling=tuple([(h, v) for _, h, v in components]),
+        colour=_colour(components, adobe),
         icc=icc,
     )
 
@@ -122,14 +118,16 @@ def _frame(marker: int, payload: bytes) -> tuple[int, int, int, int, list[tuple[
     components = [
         (payload[at], payload[at + 1] >> 4, payload[at + 1] & 15) for at in range(6, 6 + 3 * payload[5], 3)
     ]
-    if any(not 1 <= factor <= 4 for _, h, v in components for factor in (h, v)):
-        raise Malformed("a JPEG sampling factor is not 1 to 4")
+    for _, h, v in components:
+        if not (1 <= h <= 4 and 1 <= v <= 4):
+            raise Malformed("a JPEG sampling factor is not 1 to 4")
     return marker, bits, height, width, components
 
 
-def _colour(components: int, adobe: int | None, identifiers: bytes) -> str:
-    if components == 1:
+def _colour(components: list[tuple[int, int, int]], adobe: int | None) -> str:
+    if len(components) == 1:
         return "grey"
-    if components == 4:
+    if len(components) == 4:
         return "cmyk"
-    return "rgb" if adobe == 0 or (adobe is None and identifiers == b"RGB") else "ycc"
+    named_rgb = adobe is None and [identifier for identifier, _, _ in components] == [82, 71, 66]
+    return "rgb" if adobe == 0 or named_rgb else "ycc"
