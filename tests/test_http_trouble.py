@@ -199,7 +199,7 @@ def test_expect_100_continue(size: int) -> None:
 def test_huge_claims_do_not_add_up() -> None:
     """Bodies that are announced and never come take bounded memory: the ninth of the largest is refused."""
     largest = 200_000
-    with serving(limits_max_body_bytes=largest) as live:
+    with serving(limits_max_body_bytes=largest, door_max_inside_bytes=8 * largest) as live:
         waiting = [live.connect() for _ in range(8)]
         for connection in waiting:
             connection.sendall(head(largest))

@@ -63,6 +63,13 @@ class Settings:
         high=100_000,
         live=True,
     )
+    door_max_inside_bytes: int = _setting(
+        256 * 2**20,
+        "Bytes of request bodies inside the server at once; a body that does not fit is refused unread.",
+        low=2**20,
+        high=2**40,
+        live=True,
+    )
     door_overload_status: int = _setting(
         429, "HTTP status of a refusal for overload: 429 or 503.", low=429, high=503
     )
@@ -110,6 +117,12 @@ class Settings:
         low=1,
         high=3_600_000,
         live=True,
+    )
+    resize_hand_over_pixels: int = _setting(
+        512 * 512,
+        "Decoded pictures up to this size are resized by the thread that decoded them, larger ones by the resize threads.",
+        low=0,
+        high=2**31,
     )
     resize_workers: int = _setting(
         0, "Resize threads; 0 takes one for every four decode threads.", low=0, high=1024

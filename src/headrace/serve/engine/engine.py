@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 from threading import Condition, Thread
+from typing import cast
 
 from headrace.clock import monotonic_s
 from headrace.core.image.decode_plan import Limits, plan_decode
@@ -17,7 +18,7 @@ from headrace.core.stats.share import ShareWindow
 from headrace.errors import ClientGone, DeadlineExceeded, HeadraceError, InferenceFailed, NotReady, Overloaded
 from headrace.models.opening import open_runner
 from headrace.models.runner import Runner
-from headrace.records.image import AnyArray, Prediction
+from headrace.records.image import AnyArray, Pixels, Prediction
 from headrace.records.recipe import Recipe, RecipeFile
 from headrace.records.settings import Settings
 from headrace.serve.engine.batcher import Batcher
@@ -31,9 +32,6 @@ from headrace.serve.engine.workers import DecodeWorker, LegacyWorker, ResizeWork
 _log = logging.getLogger(__name__)
 
 BUSY_WINDOW_S = 10.0
-
-SMALL_PIXELS = 512 * 512
-"""Up to this size the decode thread resizes too: the resize takes some 0.1 ms, waking another thread for it costs as much."""
 
 
 class Engine:
@@ -77,7 +75,8 @@ class Engine:
             )
 
             def hand_over(job: Job) -> None:
-                if job.header is not None and job.header.pixels <= SMALL_PIXELS:
+                pixels = cast(Pixels, job.pixels)
+                if pixels.image.width * pixels.image.height <= self.settings.resize_hand_over_pixels:
                     resize.do_here(job)
                 else:
                     resize.put(job)

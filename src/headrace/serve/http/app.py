@@ -45,6 +45,7 @@ class App:
         self._clock_s = clock_s
         ticker = Ticker(clock_s)
         bodies, bridge = Bodies(ticker), Bridge(ticker)
+        self._bodies = bodies
         answers = Answers(engine.runner, recipe_file, name, engine.plan.path)
         predict = Predict(engine, answers, bodies=bodies, bridge=bridge, counters=self.counters)
         self._protocol = Protocol(
@@ -72,6 +73,9 @@ class App:
             if isinstance(reason, asyncio.CancelledError):
                 raise
             return
+        finally:
+            if request.room_bytes:
+                self._bodies.leave(request)
         timing = self._count(request, route, answer)
         await _send(request, answer, timing, send)
 

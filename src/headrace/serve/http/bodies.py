@@ -8,26 +8,22 @@ from headrace.errors import BodyTooLarge, ClientGone, Overloaded, RequestError, 
 from headrace.records.settings import Settings
 from headrace.serve.http.exchange import Request
 from headrace.serve.http.ticks import Patience, Ticker
-from headrace.serve.http_protocol import DIRECT_MIN_BYTES, Receive, read_body
+from headrace.serve.http_protocol import DIRECT_MIN_BYTES, read_body
 from headrace.units import format_bytes
-
-KEPT_BUFFERS = 4
-KEPT_BYTES = 16 * 2**20
-"""Of one buffer: a rare giant is given back to the system."""
-LARGEST_AT_ONCE = 8
-"""The bodies on their way at once may have as many bytes as so many of the largest."""
 
 
 class Bodies:
-    """Reads bodies. Large ones go through a few buffers that are used again."""
+    """Reads bodies, and knows how many bytes of them are inside, arriving or held by requests."""
 
     def __init__(self, ticker: Ticker) -> None:
         self._ticker = ticker
-        self._free: list[bytearray] = []
-        self._arriving_bytes = 0
+        self._inside_bytes = 0
 
     async def read(self, request: Request) -> bytes:
-        """The whole body. Raises BodyTooLarge, SlowSender, ClientGone, Overloaded."""
+        """The whole body. Raises BodyTooLarge, SlowSender, ClientGone, Overloaded.
+
+        The room it takes is the request's until `leave`.
+        """
         settings = request.settings
         length = announced(request, settings)
         wait_s = settings.request_body_timeout_ms / 1e3
@@ -35,8 +31,8 @@ class Bodies:
         self._ticker.add(patience)
         try:
             if length is not None and length > DIRECT_MIN_BYTES:
-                return await self._read_large(request, length, settings)
-            return await self._read_pieces(request.receive, settings)
+                return await self._read_large(request, length)
+            return await self._read_pieces(request)
         except asyncio.CancelledError:
             if not patience.spent:
                 raise
@@ -47,57 +43,44 @@ class Bodies:
         finally:
             self._ticker.remove(patience)
 
-    async def _read_large(self, request: Request, length: int, settings: Settings) -> bytes:
-        self._make_room(length, settings)
-        buffer = self._take(length)
-        try:
-            with memoryview(buffer) as view:
-                size = await read_body(request.scope, request.receive, view[:length])
-                return bytes(view[:size])
-        finally:
-            self._arriving_bytes -= length
-            self._give_back(buffer)
+    def leave(self, request: Request) -> None:
+        """The request is answered or gone."""
+        self._inside_bytes -= request.room_bytes
+        request.room_bytes = 0
 
-    async def _read_pieces(self, receive: Receive, settings: Settings) -> bytes:
+    async def _read_large(self, request: Request, length: int) -> bytes:
+        self._make_room(request, length)
+        with memoryview(bytearray(length)) as view:
+            size = await read_body(request.scope, request.receive, view)
+            return bytes(view[:size])
+
+    async def _read_pieces(self, request: Request) -> bytes:
         """A small body, mostly in one piece, or one of unknown length. What is small takes no room."""
         pieces: list[bytes] = []
-        size, taken, most_bytes = 0, 0, settings.limits_max_body_bytes
-        try:
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientGone("the client went away before its body was complete")
-                piece: bytes = message.get("body", b"")
-                if size + len(piece) > most_bytes:
-                    raise too_large("more", most_bytes)
-                size += len(piece)
-                pieces.append(piece)
-                if size - taken > DIRECT_MIN_BYTES:
-                    self._make_room(size - taken, settings)
-                    taken = size
-                if not message.get("more_body", False):
-                    return piece if len(pieces) == 1 else b"".join(pieces)
-        finally:
-            self._arriving_bytes -= taken
+        size, most_bytes = 0, request.settings.limits_max_body_bytes
+        while True:
+            message = await request.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone("the client went away before its body was complete")
+            piece: bytes = message.get("body", b"")
+            if size + len(piece) > most_bytes:
+                raise too_large("more", most_bytes)
+            size += len(piece)
+            pieces.append(piece)
+            if size - request.room_bytes > DIRECT_MIN_BYTES:
+                self._make_room(request, size - request.room_bytes)
+            if not message.get("more_body", False):
+                return piece if len(pieces) == 1 else b"".join(pieces)
 
-    def _make_room(self, size: int, settings: Settings) -> None:
-        if self._arriving_bytes + size > LARGEST_AT_ONCE * settings.limits_max_body_bytes:
+    def _make_room(self, request: Request, more_bytes: int) -> None:
+        most_bytes = request.settings.door_max_inside_bytes
+        if self._inside_bytes + more_bytes > most_bytes:
             raise Overloaded(
-                f"bodies of {format_bytes(self._arriving_bytes)} are arriving, {format_bytes(size)} more do not fit; try again"
+                f"bodies of {format_bytes(self._inside_bytes)} are inside, {format_bytes(more_bytes)} more do not fit into "
+                f"door.max_inside_bytes = {format_bytes(most_bytes)}; try again"
             )
-        self._arriving_bytes += size
-
-    def _take(self, length: int) -> bytearray:
-        for index, buffer in enumerate(self._free):
-            if len(buffer) >= length:
-                return self._free.pop(index)
-        return bytearray(length)
-
-    def _give_back(self, buffer: bytearray) -> None:
-        if len(buffer) <= KEPT_BYTES:
-            self._free.append(buffer)
-            self._free.sort(key=len)
-            del self._free[:-KEPT_BUFFERS]
+        self._inside_bytes += more_bytes
+        request.room_bytes += more_bytes
 
 
 def announced(request: Request, settings: Settings) -> int | None:

@@ -55,6 +55,7 @@ class Request:
         "path",
         "query",
         "receive",
+        "room_bytes",
         "scope",
         "settings",
         "trace",
@@ -65,6 +66,8 @@ class Request:
         self.receive = receive
         self.settings = settings
         self.arrived_s = arrived_s
+        self.room_bytes = 0
+        """What its body takes of `door.max_inside_bytes`."""
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.query: bytes = scope["query_string"]
