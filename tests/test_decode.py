@@ -608,3 +608,21 @@ def test_awkward_file_is_prepared_or_refused(path: Path) -> None:
         assert str(problem)
         return
     assert got.shape == (64, 64, 3)
+
+
+# --- what a socket was read into ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("path", awkward(), ids=lambda path: path.name)
+def test_a_bytearray_is_read_like_bytes(path: Path) -> None:
+    def outcome(data: bytes | bytearray) -> object:
+        try:
+            header = read_header(data)
+            return header, prepared(data, Recipe(width=32, height=32)).tobytes()
+        except RequestError as problem:
+            return problem.code, str(problem)
+
+    data = path.read_bytes()
+    if len(data) < 2_000_000:
+        assert outcome(bytearray(data)) == outcome(data)

@@ -16,6 +16,9 @@ Uint8Array = npt.NDArray[np.uint8]
 FloatArray = npt.NDArray[np.float32]
 AnyArray = npt.NDArray[Any]
 
+Data = bytes | bytearray
+"""The bytes of a file. A bytearray is what a socket was read into; nobody writes to it afterwards."""
+
 Prepared = NewType("Prepared", np.ndarray)
 """uint8[H, W, C] at the model's size, C order, channel order and range (0..255) of the recipe's colour; a view of a batch slot."""
 
@@ -24,7 +27,7 @@ Prepared = NewType("Prepared", np.ndarray)
 class Encoded:
     """An image as it came: bytes nobody has looked into yet."""
 
-    data: bytes
+    data: Data
     name: str = ""
     """What people call it: a file name or URL; empty for a posted body."""
 

@@ -10,7 +10,7 @@ from headrace.core.image.decode_plan import DecodePlan
 from headrace.core.image.formats import Malformed
 from headrace.core.image.formats.jpeg import without_strays
 from headrace.errors import ImageError
-from headrace.records.image import Header, Pixels, Uint8Array
+from headrace.records.image import Data, Header, Pixels, Uint8Array
 
 _STRAYS = "extraneous bytes before marker"
 """A warning of libjpeg that may leave the picture whole: stray bytes between segments, or zeros that pad the last scan."""
@@ -21,7 +21,7 @@ def reads(header: Header) -> bool:
     return header.colour != "cmyk" and header.bits == 8
 
 
-def decode(data: bytes, header: Header, plan: DecodePlan, take: Take) -> Pixels:
+def decode(data: Data, header: Header, plan: DecodePlan, take: Take) -> Pixels:
     """uint8[h, w, 4] or, for grey, [h, w]. Raises ImageError for truncated or corrupt data; ValueError when the layout is not read here."""
     if plan.skip_scans:
         data = _without_unneeded_scans(data, header, plan)
@@ -43,14 +43,14 @@ def decode(data: bytes, header: Header, plan: DecodePlan, take: Take) -> Pixels:
     )
 
 
-def _without_unneeded_scans(data: bytes, header: Header, plan: DecodePlan) -> bytes:
+def _without_unneeded_scans(data: Data, header: Header, plan: DecodePlan) -> Data:
     try:
         return jpeg_scans.reduced(data, header, plan.eighths) or data
     except Malformed as problem:
         raise ImageError(f"the JPEG is truncated or corrupt: {problem}") from None
 
 
-def _decode(data: bytes, colour: str, width: int, height: int, memory: Uint8Array) -> Uint8Array:
+def _decode(data: Data, colour: str, width: int, height: int, memory: Uint8Array) -> Uint8Array:
     """Strict: the first warning refuses. Strays are taken out and the rest is held to the same measure."""
     try:
         return _strictly(data, colour, width, height, memory)
@@ -63,7 +63,7 @@ def _decode(data: bytes, colour: str, width: int, height: int, memory: Uint8Arra
         raise _named(problem) from None
 
 
-def _strictly(data: bytes, colour: str, width: int, height: int, memory: Uint8Array) -> Uint8Array:
+def _strictly(data: Data, colour: str, width: int, height: int, memory: Uint8Array) -> Uint8Array:
     array: Uint8Array = simplejpeg.decode_jpeg(
         data, colour, min_width=width, min_height=height, buffer=memory
     )

@@ -12,7 +12,7 @@ from PIL import AvifImagePlugin, Image, UnidentifiedImageError
 
 from headrace.core.image.decode_plan import DecodePlan
 from headrace.errors import ImageError, ImageTooLarge, UnsupportedMedia
-from headrace.records.image import Header, Pixels
+from headrace.records.image import Data, Header, Pixels
 from headrace.records.recipe import Recipe
 
 Image.MAX_IMAGE_PIXELS = None
@@ -49,7 +49,7 @@ _BROKEN = (
 """What Pillow's plugins raise on hostile bytes."""
 
 
-def decode(data: bytes, header: Header, plan: DecodePlan, recipe: Recipe) -> Pixels:
+def decode(data: Data, header: Header, plan: DecodePlan, recipe: Recipe) -> Pixels:
     """The first frame or page as mode RGB or L. Raises ImageError, ImageTooLarge or UnsupportedMedia."""
     _ensure_plugin(header.format)
     try:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from headrace.core.image.formats import Malformed, bmff, bmp, gif, jpeg, png, tiff, webp
 from headrace.errors import ImageError, UnsupportedMedia
-from headrace.records.image import Header
+from headrace.records.image import Data, Header
 
-_BY_MAGIC: tuple[tuple[bytes, Callable[[bytes], Header]], ...] = (
+_BY_MAGIC: tuple[tuple[bytes, Callable[[Data], Header]], ...] = (
     (jpeg.MAGIC, jpeg.read),
     (png.MAGIC, png.read),
     (gif.MAGIC, gif.read),
@@ -17,7 +17,7 @@ _BY_MAGIC: tuple[tuple[bytes, Callable[[bytes], Header]], ...] = (
 )
 
 
-def read_header(data: bytes) -> Header:
+def read_header(data: Data) -> Header:
     """What `data` says of itself.
 
     Raises UnsupportedMedia when the first bytes are of no format read here, ImageError when they are and the header is broken.
@@ -34,7 +34,7 @@ def read_header(data: bytes) -> Header:
         raise ImageError(f"the image header is broken: {problem}") from None
 
 
-def _reader(data: bytes) -> Callable[[bytes], Header] | None:
+def _reader(data: Data) -> Callable[[Data], Header] | None:
     for magic, reader in _BY_MAGIC:
         if data.startswith(magic):
             return reader

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from headrace.core.image.formats import Malformed
 from headrace.core.image.formats.jpeg import DHT, DQT, DRI, EOI, SOS, Segment, segments
-from headrace.records.image import Header
+from headrace.records.image import Data, Header
 
 _LAST_USED = {1: 0, 2: 4, 4: 24, 8: 63}
 """Points of a component's inverse transform -> last zigzag index of the n x n low-frequency corner.
@@ -53,7 +53,7 @@ class _Scan:
         return self.head[-1] >> 4, self.head[-1] & 15
 
 
-def reduced(data: bytes, header: Header, eighths: int) -> bytes | None:
+def reduced(data: Data, header: Header, eighths: int) -> bytes | None:
     """The JPEG without the scans a decode at `eighths`/8 can do without; None when this file has to be decoded as it is.
 
     Raises Malformed when the file's structure is broken before its end.
@@ -70,10 +70,10 @@ class _Unusual(Exception):
 
 
 class _File:
-    def __init__(self, data: bytes, header: Header, eighths: int) -> None:
+    def __init__(self, data: Data, header: Header, eighths: int) -> None:
         self._data = data
         self._last_used = _last_used(header, eighths)
-        self._parts: list[bytes] = []
+        self._parts: list[Data] = []
         self._tables: dict[int, bytearray] = {}
         self._table_of: dict[int, int] = {}
         self._step_shift: dict[int, dict[int, int]] = {}
@@ -92,14 +92,16 @@ class _File:
             if segment.marker == EOI:
                 return
             scans += 1
-            scan = _Scan(self._data[segment.start : segment.end], segment.end, _next(marks, segment.end))
+            scan = _Scan(
+                bytes(self._data[segment.start : segment.end]), segment.end, _next(marks, segment.end)
+            )
             if scans > _MAX_SCANS or not _well_formed(scan.head):
                 raise _Unusual
             self._scan(scan)
             at = scan.end
 
     def _table_or_frame(self, segment: Segment) -> None:
-        payload = self._data[segment.start : segment.end]
+        payload = bytes(self._data[segment.start : segment.end])
         if segment.marker == DQT:
             self._quantisation(payload)
         elif segment.marker == 0xC2:
@@ -156,8 +158,8 @@ class _File:
             self._step_shift[component][index] = low
         self._keep(SOS, scan.head[:-1] + b"\0", self._data[scan.start : scan.end])
 
-    def _keep(self, marker: int, payload: bytes, after: bytes = b"") -> None:
-        self._parts.append(bytes((0xFF, marker)) + (len(payload) + 2).to_bytes(2, "big") + payload + after)
+    def _keep(self, marker: int, payload: bytes, after: Data = b"") -> None:
+        self._parts += (bytes((0xFF, marker)), (len(payload) + 2).to_bytes(2, "big"), payload, after)
 
     def reduced(self) -> bytes | None:
         """The parts, tables first, empty scans last."""
@@ -214,7 +216,7 @@ def _last_used(header: Header, eighths: int) -> dict[int, int]:
     return used
 
 
-def _entropy_ends(data: bytes) -> npt.NDArray[np.intp]:
+def _entropy_ends(data: Data) -> npt.NDArray[np.intp]:
     """Positions of every 0xFF that starts a marker other than a restart: entropy-coded data has none."""
     array = np.frombuffer(data, np.uint8)
     at = np.flatnonzero(array[:-1] == 0xFF)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from headrace.errors import BodyTooLarge, ClientGone, Overloaded, RequestError, SlowSender, UnsupportedMedia
+from headrace.records.image import Data
 from headrace.records.settings import Settings
 from headrace.serve.http.exchange import Request
 from headrace.serve.http.ticks import Patience, Ticker
@@ -19,7 +20,7 @@ class Bodies:
         self._ticker = ticker
         self._inside_bytes = 0
 
-    async def read(self, request: Request) -> bytes:
+    async def read(self, request: Request) -> Data:
         """The whole body. Raises BodyTooLarge, SlowSender, ClientGone, Overloaded.
 
         The room it takes is the request's until `leave`.
@@ -48,11 +49,14 @@ class Bodies:
         self._inside_bytes -= request.room_bytes
         request.room_bytes = 0
 
-    async def _read_large(self, request: Request, length: int) -> bytes:
+    async def _read_large(self, request: Request, length: int) -> bytearray:
         self._make_room(request, length)
-        with memoryview(bytearray(length)) as view:
+        body = bytearray(length)
+        with memoryview(body) as view:
             size = await read_body(request.scope, request.receive, view)
-            return bytes(view[:size])
+        if size < length:
+            del body[size:]
+        return body
 
     async def _read_pieces(self, request: Request) -> bytes:
         """A small body, mostly in one piece, or one of unknown length. What is small takes no room."""

@@ -77,7 +77,7 @@ class Protocol:
         """`POST .../infer`: all images of a request succeed, or it fails and names the one that did not."""
         self._engine.admit()
         body = await self._bodies.read(request)
-        asked, items = await self._take_apart(request, body)
+        asked, items = await self._take_apart(request, bytes(body))
         wanted = wanted_outputs(asked, self._engine.runner.output_names)
         group = self._bridge.group(request.receive, request.deadline_s(asked.timeout_s))
         self._submit(group, request, items)

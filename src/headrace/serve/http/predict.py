@@ -45,7 +45,7 @@ class Predict:
         body = await self._bodies.read(request)
         if kind == "image":
             return await self._one(request, Encoded(body), view, deadline_s)
-        form = await self._take_apart(request, body, kind)
+        form = await self._take_apart(request, bytes(body), kind)
         if form.single:
             item = form.items[0]
             if isinstance(item, HeadraceError):

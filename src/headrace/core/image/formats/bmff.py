@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.core.image.formats import Malformed
-from headrace.records.image import Header
+from headrace.records.image import Data, Header
 
 _AVIF_BRANDS = frozenset({b"avif", b"avis"})
 _HEIC_BRANDS = frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"})
 _MAX_BOXES = 4096
 
 
-def brand(data: bytes) -> str | None:
+def brand(data: Data) -> str | None:
     """`avif`, `heic`, or None when the bytes are neither."""
     if data[4:8] != b"ftyp":
         return None
     end = min(int.from_bytes(data[:4], "big"), 512, len(data))
-    brands = {data[8:12], *(data[at : at + 4] for at in range(16, end - 3, 4))}
+    head = bytes(data[:end])
+    brands = {head[8:12], *(head[at : at + 4] for at in range(16, end - 3, 4))}
     if brands & _AVIF_BRANDS:
         return "avif"
     return "heic" if brands & _HEIC_BRANDS else None
 
 
-def read(data: bytes) -> Header:
+def read(data: Data) -> Header:
     """The header. The size is the largest any item or track claims: grids and thumbnails have sizes of their own. Raises Malformed."""
     sizes, alpha, icc, bits = [(0, 0)], False, False, 8
     for kind, start, end in _walk(data, 0, len(data)):
@@ -44,14 +45,14 @@ def read(data: bytes) -> Header:
     return Header(name, width, height, frames=frames, channels=channels, bits=bits, alpha=alpha, icc=icc)
 
 
-def _walk(data: bytes, start: int, end: int) -> Iterator[tuple[bytes, int, int]]:
+def _walk(data: Data, start: int, end: int) -> Iterator[tuple[bytes, int, int]]:
     """(kind, payload start, payload end) of boxes, into those that hold picture properties; iterative and bounded."""
     spans, seen = [(start, end)], 0
     while spans:
         at, stop = spans.pop()
         while at + 8 <= stop and seen < _MAX_BOXES:
             seen += 1
-            size, kind, payload = _u32(data, at), data[at + 4 : at + 8], at + 8
+            size, kind, payload = _u32(data, at), bytes(data[at + 4 : at + 8]), at + 8
             if size == 1:
                 size, payload = int.from_bytes(data[at + 8 : at + 16], "big"), at + 16
             box_end = at + size if size else stop
@@ -68,5 +69,5 @@ def _walk(data: bytes, start: int, end: int) -> Iterator[tuple[bytes, int, int]]
             at = box_end
 
 
-def _u32(data: bytes, at: int) -> int:
+def _u32(data: Data, at: int) -> int:
     return int.from_bytes(data[at : at + 4], "big")

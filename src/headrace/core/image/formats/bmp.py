@@ -5,14 +5,14 @@ from __future__ import annotations
 import struct
 
 from headrace.core.image.formats import Malformed
-from headrace.records.image import Header
+from headrace.records.image import Data, Header
 
 MAGIC = b"BM"
 _RUN_LENGTH = (1, 2)
 """Compression: 8 and 4 bits. Pillow unpacks them byte by byte in Python (16 megapixels: 11 s with the interpreter locked)."""
 
 
-def read(data: bytes) -> Header:
+def read(data: Data) -> Header:
     """The header. Raises Malformed."""
     if len(data) < 26:
         raise Malformed("the BMP header is cut off")

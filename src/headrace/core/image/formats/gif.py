@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from headrace.core.image.formats import Malformed
-from headrace.records.image import Header
+from headrace.records.image import Data, Header
 
 MAGIC = b"GIF8"
 _MAX_BLOCKS = 65_536
 """Extension blocks before the first frame: 16 MiB of comments and metadata, more than any real file has."""
 
 
-def read(data: bytes) -> Header:
+def read(data: Data) -> Header:
     """The header; the size is the larger of the screen and the first frame, since decoders allocate either. Raises Malformed."""
     if len(data) < 13 or data[:6] not in (b"GIF87a", b"GIF89a"):
         raise Malformed("the GIF header is cut off")
@@ -44,5 +44,5 @@ def read(data: bytes) -> Header:
     )
 
 
-def _u16(data: bytes, at: int) -> int:
+def _u16(data: Data, at: int) -> int:
     return int.from_bytes(data[at : at + 2], "little")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from headrace.core.image.formats import Malformed
 from headrace.core.image.formats.exif import orientation
-from headrace.records.image import Header
+from headrace.records.image import Data, Header
 
 MAGIC = b"\xff\xd8\xff"
 
@@ -33,7 +33,7 @@ class Segment(NamedTuple):
     end: int
 
 
-def segments(data: bytes, at: int = 2) -> Iterator[Segment]:
+def segments(data: Data, at: int = 2) -> Iterator[Segment]:
     """Marker segments from `at` up to and including the next SOS or EOI. Raises Malformed when one leaves the data."""
     size = len(data)
     for _ in range(_MAX_MARKERS):
@@ -58,9 +58,10 @@ def segments(data: bytes, at: int = 2) -> Iterator[Segment]:
     raise Malformed(f"the JPEG has more than {_MAX_MARKERS} markers before a scan")
 
 
-def without_strays(data: bytes) -> bytes:
+def without_strays(data: Data) -> bytes:
     """The JPEG without stray bytes between the segments of its header and without zeros that pad its first scan. Raises Malformed."""
-    parts, at = [b"\xff\xd8"], 2
+    parts: list[Data] = [b"\xff\xd8"]
+    at = 2
     for segment in segments(data):
         parts.append(bytes((0xFF, segment.marker)) + data[segment.start - 2 : segment.end])
         at = segment.end
@@ -72,16 +73,16 @@ def without_strays(data: bytes) -> bytes:
     return b"".join(parts) + data[at:]
 
 
-def read(data: bytes) -> Header:
+def read(data: Data) -> Header:
     """The header. Raises Malformed."""
     turn, icc, adobe, frame, first_scan = 1, False, None, None, 0
     for marker, start, end in segments(data):
         if marker == SOS:
             first_scan = data[start] if end > start else 0
         elif marker in _FRAMES:
-            frame = _frame(marker, data[start:end])
+            frame = _frame(marker, bytes(data[start:end]))
         elif marker == 0xE1 and data.startswith(b"Exif\0\0", start):
-            turn = orientation(data[start + 6 : end])
+            turn = orientation(bytes(data[start + 6 : end]))
         elif marker == 0xE2 and data.startswith(b"ICC_PROFILE\0", start):
             icc = True
         elif marker == 0xEE and data.startswith(b"Adobe", start) and end - start >= 12:

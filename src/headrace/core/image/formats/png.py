@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.core.image.formats import Malformed
 from headrace.core.image.formats.exif import orientation
-from headrace.records.image import Header
+from headrace.records.image import Data, Header
 
 MAGIC = b"\x89PNG\r\n\x1a\n"
 
@@ -14,7 +14,7 @@ _MAX_CHUNKS = 4096
 """Chunks before the picture data; real files have a handful, screenshots and generated pictures some dozens."""
 
 
-def read(data: bytes) -> Header:
+def read(data: Data) -> Header:
     """The header: all chunks before the picture data. Raises Malformed."""
     if len(data) < 33 or data[12:16] != b"IHDR":
         raise Malformed("the PNG has no IHDR")
@@ -47,13 +47,13 @@ def read(data: bytes) -> Header:
     )
 
 
-def _chunks_before_pixels(data: bytes) -> list[tuple[bytes, bytes]]:
+def _chunks_before_pixels(data: Data) -> list[tuple[bytes, bytes]]:
     chunks: list[tuple[bytes, bytes]] = []
     at = 8
     while at + 8 <= len(data) and len(chunks) < _MAX_CHUNKS:
-        length, name = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
+        length, name = int.from_bytes(data[at : at + 4], "big"), bytes(data[at + 4 : at + 8])
         if name == b"IDAT":
             return chunks
-        chunks.append((name, data[at + 8 : at + 8 + min(length, 65_536)]))
+        chunks.append((name, bytes(data[at + 8 : at + 8 + min(length, 65_536)])))
         at += 12 + length
     raise Malformed("the PNG has no picture data")

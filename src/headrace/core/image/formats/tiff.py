@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from headrace.core.image.formats import Malformed
-from headrace.records.image import Header
+from headrace.records.image import Data, Header
 
 MAGICS = (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")
 
@@ -20,7 +20,7 @@ _MAX_TILE_PIXELS = 2048 * 2048
 """A decoder allocates whole tiles: one may be this large, or four times the picture."""
 
 
-def read(data: bytes) -> Header:
+def read(data: Data) -> Header:
     """The header of the first page. Raises Malformed."""
     try:
         tags, more = _first_directory(data)
@@ -47,7 +47,7 @@ def read(data: bytes) -> Header:
     )
 
 
-def _first_directory(data: bytes) -> tuple[dict[int, int], bool]:
+def _first_directory(data: Data) -> tuple[dict[int, int], bool]:
     """First value of each wanted tag, and whether another page follows."""
     order = "<" if data[:2] == b"II" else ">"
     big = data[2:4] in (b"+\x00", b"\x00+")
@@ -72,7 +72,7 @@ def _first_directory(data: bytes) -> tuple[dict[int, int], bool]:
     return tags, following != 0
 
 
-def _first_value(data: bytes, order: str, kind: int, values: int, at: int, offset_format: str) -> int:
+def _first_value(data: Data, order: str, kind: int, values: int, at: int, offset_format: str) -> int:
     if _SIZES[kind] * values > struct.calcsize(offset_format):
         (at,) = struct.unpack_from(order + offset_format, data, at)
     letter = {1: "B", 3: "H", 4: "I", 16: "Q"}[kind]

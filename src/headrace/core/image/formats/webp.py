@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from headrace.core.image.formats import Malformed
 from headrace.core.image.formats.exif import orientation
-from headrace.records.image import Header
+from headrace.records.image import Data, Header
 
 MAGIC = b"RIFF"
 _MAX_CHUNKS = 4096
 
 
-def is_webp(data: bytes) -> bool:
+def is_webp(data: Data) -> bool:
     return data[:4] == MAGIC and data[8:12] == b"WEBP"
 
 
-def read(data: bytes) -> Header:
+def read(data: Data) -> Header:
     """The header. Raises Malformed."""
     kind, payload = data[12:16], data[20:36]
     if kind == b"VP8 " and len(payload) >= 10 and payload[3:6] == b"\x9d\x01\x2a":
@@ -48,7 +48,7 @@ def _header(
     )
 
 
-def _exif_chunk(data: bytes) -> int:
+def _exif_chunk(data: Data) -> int:
     """The orientation, read from the EXIF chunk, which follows the picture."""
     end = 8 + int.from_bytes(data[4:8], "little")
     if end > len(data):
@@ -57,7 +57,7 @@ def _exif_chunk(data: bytes) -> int:
     while at + 8 <= end and seen < _MAX_CHUNKS:
         size = int.from_bytes(data[at + 4 : at + 8], "little")
         if data[at : at + 4] == b"EXIF":
-            block = data[at + 8 : at + 8 + min(size, 65_536)]
+            block = bytes(data[at + 8 : at + 8 + min(size, 65_536)])
             return orientation(block.removeprefix(b"Exif\0\0"))
         at += 8 + size + (size & 1)
         seen += 1
