@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SETUP := $(VENV)/.installed
 ASSETS := $(VENV)/.assets
 
-.PHONY: setup demo test check bench lock fuzz clean
+.PHONY: setup demo test check bench soak fuzz docs lock clean
 
 setup: $(ASSETS)
 
@@ -34,6 +34,12 @@ test: setup check
 
 bench: setup
 	$(BIN)/python -m bench
+
+soak: setup
+	$(BIN)/python -m bench.soak
+
+docs: $(SETUP)
+	$(BIN)/python -m headrace.cli.reference
 
 fuzz: setup
 	$(BIN)/python -m bench.fuzz
