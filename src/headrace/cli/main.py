@@ -167,7 +167,7 @@ def _setting_flags(verb: argparse.ArgumentParser) -> None:
     )
     for info in TABLE:
         flag = "--" + info.name.replace(".", "-").replace("_", "-")
-        choice = f" ({', '.join(info.one_of)})" if info.one_of else ""
+        choice = f" ({', '.join(map(str, info.one_of))})" if info.one_of else ""
         text = f"{info.says}{choice} Default: {output.shown(info.default)}.".replace("%", "%%")
         group.add_argument(flag, dest=f"setting:{info.name}", metavar="VALUE", help=text)
 

@@ -19,7 +19,7 @@ def _setting(
     *,
     low: float | None = None,
     high: float | None = None,
-    one_of: tuple[str, ...] = (),
+    one_of: tuple[Any, ...] = (),
     live: bool = False,
 ) -> Any:
     return field(
@@ -70,9 +70,7 @@ class Settings:
         high=2**40,
         live=True,
     )
-    door_overload_status: int = _setting(
-        429, "HTTP status of a refusal for overload: 429 or 503.", low=429, high=503
-    )
+    door_overload_status: int = _setting(429, "HTTP status of a refusal for overload.", one_of=(429, 503))
     limits_max_body_bytes: int = _setting(32 * 2**20, "Largest request body.", low=1, high=2**31, live=True)
     limits_max_pixels: int = _setting(
         200_000_000,
@@ -149,7 +147,7 @@ class SettingInfo:
     low: float | None
     high: float | None
     """Both or neither."""
-    one_of: tuple[str, ...]
+    one_of: tuple[Any, ...]
     live: bool
 
 
@@ -190,8 +188,8 @@ def parse_value(info: SettingInfo, text: str) -> Any:
         if info.kind is int:
             return parse_bytes(text) if info.name.endswith("_bytes") else int(text)
         return info.kind(text)
-    except (KeyError, ValueError):
-        raise SettingError(f"{info.name}={text!r} is not {_kind_in_words(info)}") from None
+    except (KeyError, ValueError, OverflowError):
+        raise SettingError(f"{info.name}={text[:80]!r} is not {_kind_in_words(info)}") from None
 
 
 def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
@@ -214,7 +212,7 @@ def check_value(info: SettingInfo, value: Any) -> Any:
     if type(value) is not info.kind:
         raise SettingError(f"{info.name}={value!r} is not {_kind_in_words(info)}")
     if info.one_of and value not in info.one_of:
-        raise SettingError(f"{info.name}={value!r} is not one of {', '.join(info.one_of)}")
+        raise SettingError(f"{info.name}={value!r} is not one of {', '.join(map(str, info.one_of))}")
     low, high = info.low, info.high
     if low is not None and high is not None and not low <= cast(float, value) <= high:
         raise SettingError(f"{info.name}={value!r} is outside {low:g} to {high:g}")

@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from headrace import __version__
-from headrace.core.stats.histogram import Histogram
+from headrace.core.stats.histogram import BATCH_BOUNDS, Histogram
 from headrace.serve.engine.books import BookReading
 from headrace.serve.engine.engine import Engine
 
@@ -69,7 +69,7 @@ class _EngineFigures(Collector):
             "Share of the last seconds (headrace_device_busy_window_seconds) with a batch on the device.",
             labels=labels,
         )
-        window_s, ratio = self._engine.device_busy_share()
+        window_s, ratio = self._engine.inference.device_busy_share()
         share.add_metric(values, ratio)
         yield share
         window = GaugeMetricFamily(
@@ -80,7 +80,7 @@ class _EngineFigures(Collector):
         window.add_metric(values, window_s)
         yield window
         sizes = HistogramMetricFamily("headrace_batch_size", "Images in a batch.", labels=["model"])
-        _add(sizes, [self._model], self._engine.read_batch_sizes())
+        _add(sizes, [self._model], _batch_sizes(self._engine.inference.batches()))
         yield sizes
 
     def _state(self) -> Iterator[Metric]:
@@ -209,3 +209,10 @@ def _add(family: HistogramMetricFamily, labels: list[str], histogram: Histogram)
         total += count
         buckets.append((bound, total))
     family.add_metric(labels, buckets, histogram.total)
+
+
+def _batch_sizes(batches: dict[int, tuple[int, float]]) -> Histogram:
+    histogram = Histogram(BATCH_BOUNDS)
+    for images, (count, _) in batches.items():
+        histogram.add(images, count)
+    return histogram

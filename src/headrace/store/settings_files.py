@@ -43,7 +43,7 @@ def _read(file: Path) -> dict[str, Any]:
         tables = tomllib.loads(file.read_text())
     except OSError as problem:
         raise SettingError(f"settings file {file} cannot be read: {problem.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+    except ValueError as problem:
         raise SettingError(f"settings file {file} is not TOML: {problem}") from None
     return dict(_flat(tables))
 

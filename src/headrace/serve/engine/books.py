@@ -5,6 +5,7 @@ At every moment: entered = left + failed + dropped + inside. A lost item would s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
 
@@ -52,30 +53,28 @@ class Book:
             self._entered += count
             self._queued += count
 
-    def start(self, *waits_s: float) -> None:
+    def start(self, count: int = 1) -> None:
         with self._lock:
-            self._queued -= len(waits_s)
-            self._busy += len(waits_s)
-            for wait_s in waits_s:
-                self._wait_s.add(wait_s)
+            self._queued -= count
+            self._busy += count
 
-    def finish(self, service_s: float, count: int = 1, *, failed: bool = False) -> None:
+    def finish(self, service_s: float, waits_s: Sequence[float], *, failed: bool = False) -> None:
+        """One wait for each image that was started; all took `service_s` together."""
+        count = len(waits_s)
         with self._lock:
             self._busy -= count
             if failed:
                 self._failed += count
             else:
                 self._left += count
-            for _ in range(count):
+            for wait_s in waits_s:
+                self._wait_s.add(wait_s)
                 self._service_s.add(service_s)
 
-    def drop(self, count: int = 1, *, busy: bool = False) -> None:
-        """Taken out without being worked on, because nobody waits for it; `busy`: after `start`."""
+    def drop(self, count: int = 1) -> None:
+        """Taken out of the queue without being worked on, because nobody waits for it."""
         with self._lock:
-            if busy:
-                self._busy -= count
-            else:
-                self._queued -= count
+            self._queued -= count
             self._dropped += count
 
     def read(self) -> BookReading:

@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from threading import Condition, Thread
 from typing import cast
 
-from headrace.clock import monotonic_s
 from headrace.core.image.decode_plan import Limits, plan_decode
 from headrace.core.image.header import read_header
-from headrace.core.policy.batching import BatchPolicy, Launch
+from headrace.core.policy.batching import BatchPolicy
 from headrace.core.policy.plan import Plan, make_plan
 from headrace.core.policy.readiness import Readiness, warm_up_sizes
-from headrace.core.stats.histogram import BATCH_BOUNDS, Histogram
-from headrace.core.stats.share import ShareWindow
-from headrace.errors import ClientGone, DeadlineExceeded, HeadraceError, InferenceFailed, NotReady, Overloaded
+from headrace.errors import ClientGone, DeadlineExceeded, HeadraceError, NotReady, Overloaded
 from headrace.models.opening import open_runner
 from headrace.models.runner import Runner
-from headrace.records.image import AnyArray, Pixels, Prediction
+from headrace.records.image import Pixels
 from headrace.records.recipe import Recipe, RecipeFile
 from headrace.records.settings import Settings
 from headrace.serve.engine.batcher import Batcher
 from headrace.serve.engine.books import Book
 from headrace.serve.engine.cores import usable_cores
+from headrace.serve.engine.inference import Inference
 from headrace.serve.engine.job import Job
 from headrace.serve.engine.pixel_pool import PixelPool
-from headrace.serve.engine.stage import Outcome, Stage, Worker, wanted
+from headrace.serve.engine.stage import Outcome, Stage, Worker
 from headrace.serve.engine.workers import DecodeWorker, LegacyWorker, ResizeWorker
 
 _log = logging.getLogger(__name__)
-
-BUSY_WINDOW_S = 10.0
 
 
 class Engine:
@@ -43,23 +41,20 @@ class Engine:
         self.settings = settings
         self.plan: Plan = make_plan(settings, cores)
         self.readiness = Readiness.start(warm_up_sizes(settings.batch_max_items))
-        self._batch_sizes = Histogram(BATCH_BOUNDS)
-        self._busy_window = ShareWindow(monotonic_s(), BUSY_WINDOW_S)
         self._inside = 0
         self._state = Condition()
         policy = BatchPolicy(
             settings.batch_max_items, settings.batch_window_ms / 1e3, settings.batch_in_flight
         )
         self._batcher = Batcher(policy, runner.allocate, runner.image_shape)
-        self._serial = runner.device != "cpu"
-        self._device_free_s = 0.0
         self._build_stages()
 
     def _build_stages(self) -> None:
         preparation = {stage.name: stage.workers for stage in self.plan.stages}
-        self._infer_book = Book("infer", preparation["infer"])
-        self._batch_book = Book("batch", 0)
-        to_batch = Outcome(self._fill, self._drop_expected_placed, self._fail_placed)
+        self.inference = Inference(
+            self.runner, self._batcher, preparation["infer"], end=self._end, drop=self._drop_placed
+        )
+        to_batch = Outcome(self.inference.fill, self._drop_placed, self._end)
         if self.plan.path == "legacy":
             make: Worker = LegacyWorker(self.recipe, self._batcher)
             self._entry = Stage("decode", preparation["decode"], lambda: make, to_batch)
@@ -87,10 +82,6 @@ class Engine:
             )
             self._stages = [self._entry, resize]
             self._prepared_entry = resize
-        self._runners = [
-            Thread(target=self._run_batches, name=f"headrace-infer-{number}", daemon=True)
-            for number in range(preparation["infer"])
-        ]
 
     # --- life ----------------------------------------------------------------------------------------------------------------
 
@@ -98,8 +89,7 @@ class Engine:
         """Starts the threads and warms the model up in the background; `readiness` says when it may be used."""
         for stage in self._stages:
             stage.start()
-        for thread in self._runners:
-            thread.start()
+        self.inference.start()
         Thread(target=self._warm_up, name="headrace-warm-up", daemon=True).start()
 
     def wait_ready(self, timeout_s: float) -> Readiness:
@@ -110,34 +100,32 @@ class Engine:
 
     def drain(self, timeout_s: float) -> bool:
         """No new jobs; True when those inside ended in time."""
+        self._become(Readiness.drain)
         with self._state:
-            self.readiness = self.readiness.drain()
             return self._state.wait_for(lambda: self._inside == 0, timeout_s)
 
     def close(self) -> None:
         """No new jobs; ends every thread after the jobs inside."""
-        with self._state:
-            self.readiness = self.readiness.drain()
-        self._batcher.close()
+        self._become(Readiness.drain)
         for stage in self._stages:
             stage.close()
         self._batcher.close()
-        for thread in self._runners:
-            thread.join()
+        self.inference.join()
         self.runner.close()
 
     def _warm_up(self) -> None:
-        try:
-            for size in self.readiness.left:
+        for size in self.readiness.left:
+            try:
                 self.runner.run(self.runner.allocate((size, *self.runner.image_shape)))
-                self._become(self.readiness.ran(size))
-        except Exception as problem:
-            _log.error("warm-up failed: %s", problem)
-            self._become(self.readiness.broke(str(problem)))
+            except Exception as problem:
+                _log.error("warm-up failed: %s", problem)
+                self._become(partial(Readiness.broke, reason=str(problem)))
+                return
+            self._become(partial(Readiness.ran, size=size))
 
-    def _become(self, readiness: Readiness) -> None:
+    def _become(self, step: Callable[[Readiness], Readiness]) -> None:
         with self._state:
-            self.readiness = readiness
+            self.readiness = step(self.readiness)
             self._state.notify_all()
 
     # --- the door ------------------------------------------------------------------------------------------------------------
@@ -172,7 +160,7 @@ class Engine:
 
     # --- ends of a job -------------------------------------------------------------------------------------------------------
 
-    def _end(self, job: Job, error: HeadraceError | None = None) -> None:
+    def _end(self, job: Job, error: HeadraceError | None) -> None:
         job.error = error
         with self._state:
             self._inside -= 1
@@ -184,7 +172,7 @@ class Engine:
         self._batcher.unexpect()
         self._end(job, _why_dropped(job))
 
-    def _drop_expected_placed(self, job: Job) -> None:
+    def _drop_placed(self, job: Job) -> None:
         if job.place is None:
             self._batcher.unexpect()
         self._end(job, _why_dropped(job))
@@ -193,75 +181,11 @@ class Engine:
         self._batcher.unexpect()
         self._end(job, error)
 
-    def _fail_placed(self, job: Job, error: HeadraceError) -> None:
-        self._end(job, error)
-
-    def _fill(self, job: Job) -> None:
-        self._batch_book.enter()
-        self._batcher.fill(job.place, job)  # type: ignore[arg-type]
-
-    # --- batches -------------------------------------------------------------------------------------------------------------
-
-    def _run_batches(self) -> None:
-        while (launch := self._batcher.take()) is not None:
-            jobs = [job for job in launch.items if job is not None]
-            alive = [job for job in jobs if wanted(job)]
-            self._leave_batch(jobs)
-            if alive:
-                self._infer_book.enter(len(jobs))
-                self._run(launch, jobs)
-            else:
-                self._batcher.finish(launch)
-                for job in jobs:
-                    self._end(job, _why_dropped(job))
-            del launch, jobs, alive
-
-    def _leave_batch(self, jobs: list[Job]) -> None:
-        now_s = monotonic_s()
-        for job in jobs:
-            job.timeline.launched_s = now_s
-        self._batch_book.start(*(now_s - job.timeline.resize_end_s for job in jobs))
-        self._batch_book.finish(0.0, len(jobs))
-
-    def _run(self, launch: Launch[Job], jobs: list[Job]) -> None:
-        launched_s = monotonic_s()
-        outputs: dict[str, AnyArray] = {}
-        error: HeadraceError | None = None
-        try:
-            outputs = self.runner.run(self._batcher.rows(launch))
-        except Exception as problem:
-            _log.exception("the model failed on a batch of %d", launch.rows)
-            error = InferenceFailed(f"the model failed on a batch of {launch.rows}: {problem}")
-        end_s = monotonic_s()
-        start_s = min(end_s, max(launched_s, self._device_free_s)) if self._serial else launched_s
-        self._device_free_s = end_s
-        self._batcher.finish(launch)
-        self._infer_book.start(*(start_s - launched_s for _ in jobs))
-        self._infer_book.finish(end_s - start_s, len(jobs), failed=error is not None)
-        with self._state:
-            self._batch_sizes.add(len(jobs))
-            self._busy_window.share(end_s, self.runner.busy().busy_s)
-        for row, job in enumerate(launch.items):
-            if job is not None:
-                job.timeline.infer_start_s, job.timeline.infer_end_s = start_s, end_s
-                if error is None:
-                    job.prediction = Prediction({name: array[row] for name, array in outputs.items()})
-                self._end(job, error)
-
     # --- figures -------------------------------------------------------------------------------------------------------------
-
-    def read_batch_sizes(self) -> Histogram:
-        with self._state:
-            return self._batch_sizes.copy()
-
-    def device_busy_share(self) -> tuple[float, float]:
-        """(window in seconds, share of it with a batch on the device). The window is the last 10 to 20 seconds, shorter after the start."""
-        with self._state:
-            return self._busy_window.share(monotonic_s(), self.runner.busy().busy_s)
 
     @property
     def books(self) -> tuple[Book, ...]:
-        return (*(stage.book for stage in self._stages), self._batch_book, self._infer_book)
+        return (*(stage.book for stage in self._stages), self.inference.batch_book, self.inference.book)
 
 
 def _why_dropped(job: Job) -> HeadraceError:

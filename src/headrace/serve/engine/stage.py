@@ -97,7 +97,7 @@ class Stage:
 
     def _work(self, worker: Worker, job: Job, queued_s: float) -> None:
         start_s = monotonic_s()
-        self.book.start(start_s - queued_s)
+        self.book.start()
         error: HeadraceError | None = None
         try:
             worker.work(job)
@@ -106,7 +106,7 @@ class Stage:
         except Exception as problem:
             _log.exception("stage %s failed on a job", self.book.stage)
             error = InternalError(f"the {self.book.stage} stage failed: {type(problem).__name__}: {problem}")
-        self.book.finish(monotonic_s() - start_s, failed=error is not None)
+        self.book.finish(monotonic_s() - start_s, (start_s - queued_s,), failed=error is not None)
         if error is None:
             self._outcome.forward(job)
         else:
