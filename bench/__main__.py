@@ -90,6 +90,26 @@ def photographs(name: str) -> Match:
     )
 
 
+def small(recipe: str, fit: str) -> Match:
+    return Match(
+        f"256x256 JPEG, {fit}, 16 connections, device never the limit: the server's own cost",
+        "small",
+        recipe,
+        "echo: bare application, same ASGI server",
+        {
+            "echo: bare application, same ASGI server": ("bench.workers.server", "echo", "{recipe}"),
+            "bare loop of decode and resize": ("bench.workers.floor", "{workload}", "{recipe}"),
+            "headrace, in process": ("bench.workers.engine", "{workload}", "{recipe}", FAST_DEVICE),
+            "headrace, over HTTP": headrace(FAST_DEVICE),
+            "rival: FastAPI, same decoder, resize, batching": (
+                "bench.workers.rival",
+                "{recipe}",
+                FAST_DEVICE,
+            ),
+        },
+    )
+
+
 MATCHES = {
     "baseline": photographs("baseline"),
     "progressive": photographs("progressive"),
@@ -109,38 +129,8 @@ MATCHES = {
             ),
         },
     ),
-    "small": Match(
-        "256x256 JPEG, usual 224x224 centre crop, 16 connections, device never the limit: the server's own cost",
-        "small",
-        "224crop",
-        "echo: bare application, same ASGI server",
-        {
-            "echo: bare application, same ASGI server": ("bench.workers.server", "echo", "{recipe}"),
-            "headrace, over HTTP": headrace(FAST_DEVICE),
-            "rival: FastAPI, same decoder, resize, batching": (
-                "bench.workers.rival",
-                "{recipe}",
-                FAST_DEVICE,
-            ),
-            "headrace, in process": ("bench.workers.engine", "{workload}", "{recipe}", FAST_DEVICE),
-        },
-    ),
-    "small-resized": Match(
-        "256x256 JPEG, stretched to 224x224, 16 connections, device never the limit: the server's own cost",
-        "small",
-        "224",
-        "echo: bare application, same ASGI server",
-        {
-            "echo: bare application, same ASGI server": ("bench.workers.server", "echo", "{recipe}"),
-            "headrace, over HTTP": headrace(FAST_DEVICE),
-            "rival: FastAPI, same decoder, resize, batching": (
-                "bench.workers.rival",
-                "{recipe}",
-                FAST_DEVICE,
-            ),
-            "headrace, in process": ("bench.workers.engine", "{workload}", "{recipe}", FAST_DEVICE),
-        },
-    ),
+    "small": small("224crop", "usual 224x224 centre crop"),
+    "small-resized": small("224", "stretched to 224x224"),
 }
 
 

@@ -19,7 +19,7 @@ from cykooz_resizer import FilterType, ResizeAlg, ResizeOptions
 from cykooz_resizer.rust_lib import PilImageWrapper, RustResizer
 from PIL import Image
 
-from bench.inputs import workload
+from bench.inputs import RECIPES, workload
 from headrace.serve.engine.cores import usable_cores
 from headrace.serve.engine.memory import keep_freed_memory
 
@@ -69,7 +69,7 @@ def run(files: list[bytes], side: int, seconds: float) -> dict[str, float]:
 
 
 def main() -> None:
-    name, side = sys.argv[1], int(sys.argv[2])
+    name, side = sys.argv[1], RECIPES[sys.argv[2]].width
     keep_freed_memory()
     files = workload(name)
     print(json.dumps({"ready": True}), flush=True)

@@ -18,7 +18,7 @@ from headrace.core.image.decode_plan import DecodePlan, Limits, plan_decode
 from headrace.core.image.geometry import as_stored
 from headrace.core.image.header import read_header
 from headrace.core.image.resize import Resizer
-from headrace.core.policy.plan import Operation, Plan, make_plan
+from headrace.core.policy.plan import Operation, Plan, make_plan, model_threads
 from headrace.errors import RequestError, UsageError
 from headrace.models.opening import open_runner
 from headrace.models.runner import Runner
@@ -69,13 +69,13 @@ def measure_plan(
         model,
         recipe_file,
         accelerator=settings.accelerator,
-        threads=settings.model_threads or max(1, cores // settings.batch_in_flight),
+        threads=model_threads(settings, cores),
         front=plan.path == "staged",
     )
     try:
         bench = _Bench(recipe_file.recipe, settings, runner)
         if plan.path == "staged" and not runner.emulated:
-            threads = settings.model_threads or max(1, cores // settings.batch_in_flight)
+            threads = model_threads(settings, cores)
             bench.bare_model = open_runner(
                 model, recipe_file, accelerator=settings.accelerator, threads=threads, front=False
             )

@@ -57,6 +57,11 @@ _NORMALISE = Operation("layout, cast, normalise", "accelerator", False, "model")
 _MODEL = Operation("model", "accelerator", True)
 
 
+def model_threads(settings: Settings, cores: int) -> int:
+    """Threads of one model run on the CPU: the batches in flight share the cores instead of each claiming all of them."""
+    return settings.model_threads or max(1, cores // settings.batch_in_flight)
+
+
 def make_plan(settings: Settings, cores: int) -> Plan:
     """The stages that `settings` ask for on `cores` usable cores."""
     infer = settings.batch_in_flight

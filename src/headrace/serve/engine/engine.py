@@ -12,7 +12,7 @@ from typing import cast
 from headrace.core.image.decode_plan import Limits, plan_decode
 from headrace.core.image.header import read_header
 from headrace.core.policy.batching import BatchPolicy
-from headrace.core.policy.plan import Plan, make_plan
+from headrace.core.policy.plan import Plan, make_plan, model_threads
 from headrace.core.policy.readiness import Readiness, warm_up_sizes
 from headrace.errors import ClientGone, DeadlineExceeded, HeadraceError, NotReady, Overloaded
 from headrace.models.opening import open_runner
@@ -201,7 +201,7 @@ def open_engine(model: Path | None, recipe_file: RecipeFile, settings: Settings)
         model,
         recipe_file,
         accelerator=settings.accelerator,
-        threads=settings.model_threads or max(1, cores // settings.batch_in_flight),
+        threads=model_threads(settings, cores),
         front=settings.prepare_path == "staged",
     )
     return Engine(runner, recipe_file.recipe, settings, cores)
