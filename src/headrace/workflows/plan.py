@@ -146,8 +146,10 @@ class _Bench:
         encoded = Encoded(path.read_bytes(), str(path))
         header, plan = self._header(encoded)
         if self._settings.prepare_path == "legacy":
-            plan = DecodePlan(8, False, 0)
-        pixels = decode(encoded, header, plan, self._recipe, FreshCanvas)
+            image = reference.decode_full(encoded, header, self._recipe)
+            pixels = Pixels(image, 1, image.size)
+        else:
+            pixels = decode(encoded, header, plan, self._recipe, FreshCanvas)
         return _Sample(encoded, header, plan, pixels)
 
     def _header(self, encoded: Encoded) -> tuple[Header, DecodePlan]:
