@@ -661,3 +661,37 @@ def test_the_server_uses_it() -> None:
     from headrace.serve.server import _uvicorn
 
     assert _uvicorn(answer_length, BodyProtocol).config.http is BodyProtocol
+
+
+# --- what a parser would keep or misread -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("start", "filler"), [(b"0\r\n", b"a: %b\r\n" % (b"b" * 1000)), (b"", b"3;%b\r\nabc\r\n" % (b"x" * 1000))]
+)
+def test_trailers_and_chunk_extensions_are_bounded(loop: str, start: bytes, filler: bytes) -> None:
+    async def visit(place: Place) -> None:
+        reader, writer = await place.connect()
+        await flooded(reader, writer, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + start, filler)
+
+    on(loop, gone_is_fine, visit)
+
+
+async def gone_is_fine(scope: Any, receive: Any, send: Any) -> None:
+    try:
+        await answer_length(scope, receive, send)
+    except ClientGone:
+        pass
+
+
+def test_an_upgrade_is_refused_and_its_body_is_no_request(loop: str) -> None:
+    inner = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+
+    async def visit(place: Place) -> None:
+        reader, writer = await place.connect()
+        fields = b"Upgrade: h2c\r\nConnection: Upgrade\r\nContent-Length: %d\r\n\r\n" % len(inner)
+        writer.write(HEAD + fields + inner)
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1") == 1
+
+    on(loop, answer_length, visit)

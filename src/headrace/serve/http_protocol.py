@@ -71,6 +71,9 @@ class BoundedHeadProtocol(HttpToolsProtocol):
 
     _head_bytes = 0
     _head_timer: asyncio.TimerHandle | None = None
+    _in_body = False
+    _body_bytes = 0
+    _wire_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -82,6 +85,7 @@ class BoundedHeadProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        self._bound_framing(len(data))
         if self._head_timer is None and "method" in self.scope and not self.cycle.response_complete:
             self._head_bytes = 0  # a request is being served, and its head is complete: nearly always so
             return
@@ -95,6 +99,31 @@ class BoundedHeadProtocol(HttpToolsProtocol):
             self._stop_head_timer()
         elif self._head_timer is None and not self.transport.is_closing():
             self._head_timer = self.loop.call_later(self.head_timeout_s, self._head_too_slow)
+
+    def on_headers_complete(self) -> None:
+        """No other protocol is spoken here; the parser would take the body of such a request for the next request."""
+        if self.parser.should_upgrade():
+            body = b'{"error":"this server does not upgrade connections; send the request without Upgrade","code":"bad_request"}'
+            head = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: application/json\r\n"
+            self.transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
+            self.transport.close()
+            return
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def _bound_framing(self, received_bytes: int) -> None:
+        """Chunk extensions and trailers of a body are kept by the parser: they may take what a head may, or as much as the body."""
+        if self.cycle is None or not self.cycle.more_body:
+            self._in_body = False
+        elif not self._in_body:
+            self._in_body, self._wire_bytes, self._body_bytes = True, 0, 0
+        else:
+            self._wire_bytes += received_bytes
+            if self._wire_bytes > 2 * self._body_bytes + 2 * self.head_max_bytes:
+                self.transport.close()
 
     def _inside_head(self) -> bool:
         return (

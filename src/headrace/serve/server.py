@@ -26,6 +26,8 @@ from headrace.serve.http_protocol import BodyProtocol
 _log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
+_LAST_BODIES_S = 2.0
+"""After a drain, how long bodies that have begun to arrive may still take; the senders are then answered 408."""
 _ANSWERING_S = 5.0
 """After the drain: for answers on their way out and bodies on their way in."""
 _LOOK_S = 0.05
@@ -90,6 +92,7 @@ class Server:
             logging.getLogger(
                 "uvicorn.error"
             ).disabled = True  # it would print a stack for each request cut off
+        app.hurry(_LAST_BODIES_S)
         for server in servers:
             server.config.timeout_graceful_shutdown = _ANSWERING_S if drained else 0  # type: ignore[assignment]
             server.should_exit = True
@@ -144,6 +147,8 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _bind(host: str, port: int, setting: str) -> socket.socket:
+    if not host:
+        raise UsageError("server.host is empty; give an address, 0.0.0.0 for all")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:

@@ -37,6 +37,8 @@ def load_recipe(path: Path) -> RecipeFile:
         return parse_recipe_toml(text, read_labels=lambda name: read_labels(path.parent / name))
     except RecipeError as error:
         raise RecipeError(f"{path}: {error}") from error
+    except RecursionError:
+        raise RecipeError(f"{path}: it is nested too deeply to be a recipe") from None
 
 
 def read_labels(path: Path) -> tuple[str, ...]:

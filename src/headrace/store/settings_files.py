@@ -11,6 +11,7 @@ from headrace.errors import SettingError
 from headrace.records.settings import BY_NAME, Settings, changed
 
 _PREFIX = "HEADRACE_"
+_MOST_BYTES = 1 << 20
 _OTHER_VARIABLES = frozenset({"HEADRACE_ASSETS", "HEADRACE_KEEP_ARCHIVES", "HEADRACE_SETTINGS"})
 
 
@@ -40,10 +41,14 @@ def _from(source: str, settings: Settings, changes: Mapping[str, Any]) -> Settin
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        tables = tomllib.loads(file.read_text())
+        with file.open("rb") as opened:
+            content = opened.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise SettingError(f"settings file {file} is larger than {_MOST_BYTES} bytes")
+        tables = tomllib.loads(content.decode())
     except OSError as problem:
         raise SettingError(f"settings file {file} cannot be read: {problem.strerror}") from None
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise SettingError(f"settings file {file} is not TOML: {problem}") from None
     return dict(_flat(tables))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.errors import UsageError
+from headrace.errors import ModelError, UsageError
 from headrace.records.recipe import RecipeFile
 from headrace.store.recipe_files import load_recipe
 
@@ -15,11 +15,13 @@ def find_recipe(model: Path | None, recipe: Path | None) -> RecipeFile:
 
 
 def recipe_path(model: Path | None, recipe: Path | None) -> Path:
-    """The recipe given, or the one that lies beside the model as MODEL.recipe.toml. Raises UsageError."""
+    """The recipe given, or the one that lies beside the model as MODEL.recipe.toml. Raises UsageError or ModelError."""
     if recipe is not None:
         return recipe
     if model is None:
         raise UsageError("without a model a recipe is needed: --recipe FILE")
+    if not model.exists():
+        raise ModelError(f"the model {model} does not exist")
     beside = model.with_suffix(".recipe.toml")
     if not beside.is_file():
         kinds = "TOML, preprocessor_config.json or a timm config.json"

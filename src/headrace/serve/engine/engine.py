@@ -115,6 +115,8 @@ class Engine:
 
     def _warm_up(self) -> None:
         for size in self.readiness.left:
+            if self.readiness.state != "warming":
+                return
             try:
                 self.runner.run(self.runner.allocate((size, *self.runner.image_shape)))
             except Exception as problem:

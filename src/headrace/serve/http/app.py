@@ -77,7 +77,14 @@ class App:
             if request.room_bytes:
                 self._bodies.leave(request)
         timing = self._count(request, route, answer)
-        await _send(request, answer, timing, send)
+        try:
+            await _send(request, answer, timing, send)
+        except RuntimeError:
+            _log.debug("request %s: the connection was closed before its answer", request.id)
+
+    def hurry(self, within_s: float) -> None:
+        """The server is going: bodies still on their way have `within_s` left."""
+        self._bodies.hurry(self._clock_s() + within_s)
 
     def _count(self, request: Request, route: Route, answer: Answer) -> bytes:
         """Into the books; gives the Server-Timing field."""

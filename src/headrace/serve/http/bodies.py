@@ -19,6 +19,12 @@ class Bodies:
     def __init__(self, ticker: Ticker) -> None:
         self._ticker = ticker
         self._inside_bytes = 0
+        self._arriving: set[Patience] = set()
+
+    def hurry(self, deadline_s: float) -> None:
+        """The server is going: bodies that have not arrived by then are given up."""
+        for patience in self._arriving:
+            patience.hurry(deadline_s)
 
     async def read(self, request: Request) -> Data:
         """The whole body. Raises BodyTooLarge, SlowSender, ClientGone, Overloaded.
@@ -30,6 +36,7 @@ class Bodies:
         wait_s = settings.request_body_timeout_ms / 1e3
         patience = Patience(asyncio.current_task(), request.arrived_s + wait_s)
         self._ticker.add(patience)
+        self._arriving.add(patience)
         try:
             if length is not None and length > DIRECT_MIN_BYTES:
                 return await self._read_large(request, length)
@@ -42,6 +49,7 @@ class Bodies:
                 f"the body did not arrive within {settings.request_body_timeout_ms:g} ms (request.body_timeout_ms)"
             ) from None
         finally:
+            self._arriving.discard(patience)
             self._ticker.remove(patience)
 
     def leave(self, request: Request) -> None:

@@ -59,6 +59,10 @@ class Patience:
             self.spent = True
             self._task.cancel()
 
+    def hurry(self, deadline_s: float) -> None:
+        """It ends by `deadline_s` at the latest."""
+        self._deadline_s = min(self._deadline_s, deadline_s)
+
     def take_back(self) -> None:
         """The cancellation has been dealt with."""
         if self._task is not None:
