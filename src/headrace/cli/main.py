@@ -7,6 +7,8 @@ import logging
 import os
 import signal
 import sys
+import threading
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -43,6 +45,8 @@ def _run(arguments: Sequence[str] | None) -> int:
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # it warns of whatever a client sends
+    warnings.filterwarnings("ignore", module="PIL")  # and so does Pillow
     code: int = options.run(options)
     return code
 
@@ -207,7 +211,16 @@ def _serve(options: argparse.Namespace) -> int:
             f"headrace: requests were still inside after server.drain_s={settings.server_drain_s:g}; they were cut off",
             file=sys.stderr,
         )
-    return 0 if drained else EXIT_NOT_DRAINED
+    return _leave(0 if drained else EXIT_NOT_DRAINED)
+
+
+def _leave(code: int) -> int:
+    """A model that is still running cannot be stopped; an orderly exit would abort when it comes back."""
+    if any(thread.name.startswith("headrace-") for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
 def _plan(options: argparse.Namespace) -> int:
