@@ -16,6 +16,9 @@ from bench.report import Row, write
 
 FAST_DEVICE = "emulated:0.5ms+0ms"
 FOUR_IN_40_MS = "emulated:1=40ms,4=40ms"
+OURS = "headrace, over HTTP"
+RIVAL = "rival: FastAPI, same decoder, resize, batching"
+ECHO = "echo: bare application, same ASGI server"
 PAGE = Path("docs/performance.md")
 
 
@@ -62,6 +65,10 @@ def headrace(device: str, *settings: str) -> tuple[str, ...]:
     return ("bench.workers.server", "headrace", "{recipe}", f"accelerator={device}", *settings)
 
 
+def rival(device: str, *max_items: str) -> tuple[str, ...]:
+    return ("bench.workers.rival", "{recipe}", device, *max_items)
+
+
 def photographs(name: str) -> Match:
     legacy = ("prepare.path=legacy", "door.max_inside=64")
     return Match(
@@ -72,12 +79,8 @@ def photographs(name: str) -> Match:
         {
             "floor": ("bench.workers.floor", "{workload}", "{recipe}"),
             "headrace, in process": ("bench.workers.engine", "{workload}", "{recipe}", FAST_DEVICE),
-            "headrace, over HTTP": headrace(FAST_DEVICE),
-            "rival: FastAPI, same decoder, resize, batching": (
-                "bench.workers.rival",
-                "{recipe}",
-                FAST_DEVICE,
-            ),
+            OURS: headrace(FAST_DEVICE),
+            RIVAL: rival(FAST_DEVICE),
             "legacy (Pillow), allocator as it comes": headrace(FAST_DEVICE, *legacy, "memory.keep=false"),
             "legacy (Pillow), allocator tuned": headrace(FAST_DEVICE, *legacy),
             "naive FastAPI with OpenCV, allocator tuned": (
@@ -95,17 +98,13 @@ def small(recipe: str, fit: str) -> Match:
         f"256x256 JPEG, {fit}, 16 connections, device never the limit: the server's own cost",
         "small",
         recipe,
-        "echo: bare application, same ASGI server",
+        ECHO,
         {
-            "echo: bare application, same ASGI server": ("bench.workers.server", "echo", "{recipe}"),
+            ECHO: ("bench.workers.server", "echo", "{recipe}"),
             "bare loop of decode and resize": ("bench.workers.floor", "{workload}", "{recipe}"),
             "headrace, in process": ("bench.workers.engine", "{workload}", "{recipe}", FAST_DEVICE),
-            "headrace, over HTTP": headrace(FAST_DEVICE),
-            "rival: FastAPI, same decoder, resize, batching": (
-                "bench.workers.rival",
-                "{recipe}",
-                FAST_DEVICE,
-            ),
+            OURS: headrace(FAST_DEVICE),
+            RIVAL: rival(FAST_DEVICE),
         },
     )
 
@@ -118,15 +117,10 @@ MATCHES = {
         "12 MP baseline JPEG, device takes 40 ms for up to 4 images",
         "baseline",
         "384",
-        "headrace, over HTTP",
+        OURS,
         {
-            "headrace, over HTTP": headrace(FOUR_IN_40_MS, "batch.max_items=4"),
-            "rival: FastAPI, same decoder, resize, batching": (
-                "bench.workers.rival",
-                "{recipe}",
-                FOUR_IN_40_MS,
-                "4",
-            ),
+            OURS: headrace(FOUR_IN_40_MS, "batch.max_items=4"),
+            RIVAL: rival(FOUR_IN_40_MS, "4"),
         },
     ),
     "small": small("224crop", "usual 224x224 centre crop"),
