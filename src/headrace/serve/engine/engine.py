@@ -147,7 +147,7 @@ class Engine:
 
     def submit(self, job: Job) -> None:
         """Takes the job in, or raises NotReady, Overloaded, UnsupportedMedia, ImageError or ImageTooLarge without having touched it."""
-        settings = job.settings = self.settings
+        settings = self.settings
         if job.encoded is not None:
             job.header = read_header(job.encoded.data)
             limits = Limits(settings.limits_max_pixels, settings.limits_max_decode_bytes)

@@ -8,7 +8,6 @@ from headrace.core.image.decode_plan import DecodePlan
 from headrace.core.policy.batching import Place
 from headrace.errors import HeadraceError
 from headrace.records.image import Encoded, Header, Pixels, Prediction, Uint8Array
-from headrace.records.settings import Settings
 from headrace.records.timeline import Timeline
 
 
@@ -30,7 +29,6 @@ class Job:
         "plan",
         "prediction",
         "prepared",
-        "settings",
         "timeline",
     )
 
@@ -48,7 +46,6 @@ class Job:
         self.done = done
         self.encoded = encoded
         self.prepared = prepared
-        self.settings: Settings | None = None
         self.header: Header | None = None
         self.plan: DecodePlan | None = None
         self.pixels: Pixels | None = None
