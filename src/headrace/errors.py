@@ -44,6 +44,18 @@ class ModelError(UsageError):
     code, exit_code = "bad_model", 65
 
 
+class CaptureError(UsageError):
+    """A folder is no capture, or cannot be read as one."""
+
+    code, exit_code = "bad_capture", 65
+
+
+class StorageError(HeadraceError):
+    """A file could not be written: no room, no right, no folder."""
+
+    code, exit_code = "storage", 74
+
+
 class AssetError(HeadraceError):
     """A demonstration asset could not be fetched, or its checksum is wrong."""
 

@@ -9,6 +9,7 @@ import argparse
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 from prometheus_client.metrics_core import Metric
@@ -16,8 +17,10 @@ from prometheus_client.metrics_core import Metric
 from headrace import errors
 from headrace.cli import output
 from headrace.cli.main import build_parser
+from headrace.records.capture import FORMAT, End, Manifest, Note
 from headrace.records.recipe import Recipe, RecipeFile
 from headrace.records.settings import TABLE, SettingInfo, Settings
+from headrace.records.tables import TABLES, columns
 from headrace.serve import metrics
 from headrace.serve.engine.engine import open_engine
 from headrace.serve.http.counters import Counters
@@ -34,6 +37,7 @@ def pages() -> Mapping[str, str]:
         ("cli.md", _command_line),
         ("metrics.md", _metrics),
         ("errors.md", _errors),
+        ("capture.md", _capture),
     )
     return {name: "\n".join([MADE, "", *make()]).rstrip() + "\n" for name, make in makers}
 
@@ -199,7 +203,7 @@ def _errors() -> Iterator[str]:
     yield ""
     rows = []
     for error in error_classes():
-        operator = issubclass(error, errors.UsageError | errors.AssetError)
+        operator = issubclass(error, errors.UsageError | errors.AssetError | errors.StorageError)
         rows.append(
             (
                 f"`{error.code}`",
@@ -211,6 +215,45 @@ def _errors() -> Iterator[str]:
     yield from _table(("code", "HTTP status", "exit code", "meaning"), rows)
     yield ""
     yield "Refusals for overload take the status `door.overload_status`, and tell in `Retry-After` when to come again."
+
+
+# --- captures ----------------------------------------------------------------------------------------------------------------
+
+
+def _capture() -> Iterator[str]:
+    yield "# Captures"
+    yield ""
+    yield f"What measuring writes and judging reads: a folder, format {FORMAT}. Tables are Arrow IPC streams (`NAME.arrows`, zstd inside)"
+    yield "that other tools open: `pyarrow.ipc.open_stream`, `polars.read_ipc_stream`, and whatever else reads Arrow. `manifest.json`"
+    yield "is written first, `end.json` last; a capture without an end was cut. `notes.jsonl` tells what happened, `index.jsonl` where"
+    yield "each piece of a table lies, with its CRC-32: a reader trusts a table up to its first piece that is not whole."
+    yield ""
+    yield "Every row of a sample covers `window_s` seconds up to `t_s`: counts are amounts in that window, levels are readings at its"
+    yield "end. Rows of one reading share `t_s`. What could not be read is missing, never 0. A later version may add tables and columns;"
+    yield "a reader leaves out those it does not know."
+    yield ""
+    for kind in (Manifest, Note, End):
+        yield from _fields(kind)
+    for name, row in TABLES.items():
+        yield f"## {name}"
+        yield ""
+        yield inspect.cleandoc(row.__doc__ or "")
+        yield ""
+        yield from _table(
+            ("column", "type", "what it is"),
+            [(f"`{column}`", info.kind, info.says) for column, info in columns(row).items()],
+        )
+        yield ""
+
+
+def _fields(kind: type[Manifest] | type[Note] | type[End]) -> Iterator[str]:
+    files = {Manifest: "manifest.json", Note: "A line of notes.jsonl", End: "end.json"}
+    yield f"## {files[kind]}"
+    yield ""
+    yield inspect.cleandoc(kind.__doc__ or "")
+    yield ""
+    yield from _table(("field", "type"), [(f"`{field.name}`", f"`{field.type}`") for field in fields(kind)])
+    yield ""
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""Figures of a watched service, as its samples come in."""

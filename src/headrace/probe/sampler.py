@@ -1,0 +1,147 @@
+"""Reads probes on time, and keeps account of what that costs and what it missed."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from threading import Event
+from typing import Any
+
+from headrace.clock import monotonic_s
+from headrace.core.watching.schedule import BUDGET, Schedule
+from headrace.probe.probe import Probe
+from headrace.records.capture import Note, Unseen
+from headrace.records.rows.service import ProbeRow
+
+ACCOUNT_EVERY_S = 5.0
+"""How often the cost is told, and the pace decided."""
+GAP_S = 1.0
+"""Longer without a reading than this is told as a gap."""
+
+Sink = Callable[[Iterable[Any], float], None]
+"""Takes the rows of one reading, and the capture's time."""
+
+
+@dataclass(slots=True)
+class _Account:
+    """Of one probe since the last ProbeRow."""
+
+    readings: int = 0
+    missed: int = 0
+    late_s: float = 0.0
+    cpu_s: float = 0.0
+
+
+class Sampler:
+    """One thread calls `run`. `began_s` is the capture's time 0 on the monotonic clock."""
+
+    def __init__(
+        self, probes: Sequence[Probe], began_s: float, sink: Sink, note: Callable[[Note], None]
+    ) -> None:
+        self._probes = tuple(probes)
+        self._began_s = began_s
+        self._sink = sink
+        self._note = note
+        self._schedule = Schedule([probe.period_s for probe in probes], self._now_s())
+        self._accounts = [_Account() for _ in probes]
+        self._told_s = self._now_s()
+        self._own_cpu_s = _own_cpu_s()
+        self._told_unseen: set[Unseen] = set()
+
+    def run(self, until_s: float, stop: Event) -> None:
+        """Samples until the capture's time `until_s`, or until `stop` is set. One more account is given at the end."""
+        while not stop.is_set():
+            wait_s = min(self._schedule.next_s, until_s) - self._now_s()
+            if wait_s > 0 and stop.wait(wait_s):
+                break
+            self.tick()
+            if self._now_s() >= until_s:
+                break
+        self.account()
+
+    def tick(self) -> None:
+        """Reads everything that is due."""
+        now_s = self._now_s()
+        for which, late_s, missed in self._schedule.due(now_s):
+            if late_s > GAP_S:
+                self._gap(which, now_s, late_s)
+            self._read(which, late_s, missed)
+        if now_s - self._told_s >= ACCOUNT_EVERY_S:
+            self.account()
+
+    def _read(self, which: int, late_s: float, missed: int) -> None:
+        probe, account = self._probes[which], self._accounts[which]
+        before_s = time.thread_time()
+        now_s = self._now_s()
+        self._sink(probe.read(now_s), now_s)
+        account.cpu_s += time.thread_time() - before_s
+        account.readings += 1
+        account.missed += missed
+        account.late_s = max(account.late_s, late_s)
+
+    def _gap(self, which: int, now_s: float, late_s: float) -> None:
+        name = self._probes[which].name
+        self._note(
+            Note(
+                now_s,
+                "gap",
+                f"nothing was read of {name} for {late_s:.1f} s",
+                {"probe": name, "seconds": late_s},
+            )
+        )
+
+    def account(self) -> None:
+        """One row a probe and one for everything, and the pace for what comes."""
+        now_s, cpu_s = self._now_s(), _own_cpu_s()
+        window_s = now_s - self._told_s
+        if window_s <= 0:
+            return
+        rows = [
+            ProbeRow(
+                now_s,
+                window_s,
+                probe.name,
+                told.readings,
+                told.missed,
+                int(told.late_s * 1e6),
+                int(told.cpu_s * 1e6),
+            )
+            for probe, told in zip(self._probes, self._accounts, strict=True)
+        ]
+        spent_s = cpu_s - self._own_cpu_s
+        rows.append(
+            ProbeRow(
+                now_s, window_s, "sampler", sum(row.readings for row in rows), sum(row.missed for row in rows),
+                max((row.late_us for row in rows), default=0), int(spent_s * 1e6),
+            )
+        )  # fmt: skip
+        self._sink(rows, now_s)
+        self._tell_unseen(now_s)
+        if self._schedule.pace(spent_s / window_s):
+            stretch = self._schedule.stretch
+            self._note(
+                Note(
+                    now_s, "change",
+                    f"watching took {spent_s / window_s:.1%} of a core, {BUDGET:.0%} is allowed: it now reads every {stretch:g} periods",
+                    {"stretch": stretch},
+                )
+            )  # fmt: skip
+        self._accounts = [_Account() for _ in self._probes]
+        self._told_s, self._own_cpu_s = now_s, cpu_s
+
+    def _tell_unseen(self, now_s: float) -> None:
+        for item in (item for probe in self._probes for item in probe.unseen()):
+            if item not in self._told_unseen:
+                self._told_unseen.add(item)
+                self._note(Note(now_s, "unseen", f"{item.what}: {item.why}", {"probe": item.probe}))
+
+    def _now_s(self) -> float:
+        return monotonic_s() - self._began_s
+
+
+def _own_cpu_s() -> float:
+    """Of this process and of the programs it ran to their end, such as the reader of stacks."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime

@@ -1,0 +1,1 @@
+"""The rows of a capture's tables, one class a table."""
