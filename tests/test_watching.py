@@ -105,25 +105,19 @@ def test_one_full_core_of_sixty_four_shows_beside_the_mean() -> None:
     for tick in range(10):
         rows = [core(tick * 0.2, number, 0.0) for number in range(63)]
         figures.tell([*rows, CoreRow(tick * 0.2, 0.2, 63, 200_000, 0, 0, 0, 0, 0)], tick * 0.2)
-    (line,) = (line for line in main_lines(figures, 64) if line.label == "CPU")
+    (line,) = (line for line in main_lines(figures) if line.label == "CPU")
     assert line.mean == "2%" and "busiest core 100%" in line.note
 
 
+def row_of(kind: type[Any], **values: Any) -> Any:
+    """A row with nothing else read."""
+    return kind(**(dict.fromkeys(columns(kind)) | values))
+
+
 def gpu(t_s: float, busy: float, window_s: float) -> GpuRow:
-    empty: dict[str, Any] = dict.fromkeys(columns(GpuRow))
-    return GpuRow(
-        **(
-            empty
-            | {
-                "t_s": t_s,
-                "window_s": 1.0,
-                "device": 0,
-                "busy_ratio": busy,
-                "busy_window_s": window_s,
-                "emulated": False,
-            }
-        )
-    )
+    told = {"device": 0, "busy_ratio": busy, "busy_window_s": window_s, "emulated": False}
+    row: GpuRow = row_of(GpuRow, t_s=t_s, window_s=1.0, **told)
+    return row
 
 
 def test_a_burst_is_told_from_a_trickle_of_the_same_mean() -> None:
@@ -131,8 +125,8 @@ def test_a_burst_is_told_from_a_trickle_of_the_same_mean() -> None:
     for tick in range(100):
         bursts.tell([gpu(tick, float(tick % 4 == 0), 0.17)], tick)
         trickle.tell([gpu(tick, 0.25, 0.17)], tick)
-    (burst,) = (line for line in main_lines(bursts, 4) if line.label == "GPU 0 busy")
-    (steady,) = (line for line in main_lines(trickle, 4) if line.label == "GPU 0 busy")
+    (burst,) = (line for line in main_lines(bursts) if line.label == "GPU 0 busy")
+    (steady,) = (line for line in main_lines(trickle) if line.label == "GPU 0 busy")
     assert burst.mean == steady.mean == "25%"
     assert "windows of 0.17 s: idle in 75%, full in 25%" in burst.note
     assert "idle in 0%, full in 0%" in steady.note
@@ -146,7 +140,7 @@ def test_the_busiest_threads_are_named() -> None:
     first, second = figures.busiest(3)
     assert (first.tid, first.name, first.mean_ratio) == (7, "worker-7", pytest.approx(0.9))
     assert (second.tid, second.wait_ratio) == (8, pytest.approx(0.8))
-    text = next(line for line in main_lines(figures, 4) if "worker-8" in line.label)
+    text = next(line for line in main_lines(figures) if "worker-8" in line.label)
     assert "waits for a core 80%" in text.note
 
 
@@ -178,8 +172,18 @@ def test_readings_that_could_not_be_had_measure_nothing(name: str) -> None:
 
 def test_a_quota_shows() -> None:
     figures = Figures()
-    figures.tell([CgroupRow(1.0, 1.0, "/a", 2, 500_000, 0.5, 10, 9, 400_000, None, None, None)], 1.0)
-    (line,) = (line for line in main_lines(figures, 4) if line.label == "throttled")
+    group = row_of(
+        CgroupRow,
+        t_s=1.0,
+        window_s=1.0,
+        path="/a",
+        version=2,
+        quota_cores=0.5,
+        periods=10,
+        throttled_periods=9,
+    )
+    figures.tell([group], 1.0)
+    (line,) = (line for line in main_lines(figures) if line.label == "throttled")
     assert line.mean == "90%" and "quota 0.5 cores, /a" in line.note
 
 

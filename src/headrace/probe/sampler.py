@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from threading import Event
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.clock import monotonic_s
 from headrace.core.watching.schedule import BUDGET, Schedule
@@ -46,8 +46,8 @@ class Sampler:
         self._note = note
         self._schedule = Schedule([probe.period_s for probe in probes], self._now_s())
         self._accounts = [_Account() for _ in probes]
-        self._told_s = self._now_s()
-        self._own_cpu_s = _own_cpu_s()
+        self._started_s = self._told_s = self._now_s()
+        self._spent = _Spent.now()
         self._told_unseen: set[Unseen] = set()
 
     def run(self, until_s: float, stop: Event) -> None:
@@ -93,43 +93,40 @@ class Sampler:
         )
 
     def account(self) -> None:
-        """One row a probe and one for everything, and the pace for what comes."""
-        now_s, cpu_s = self._now_s(), _own_cpu_s()
+        """One row a probe, one for all of this process, one for the programs it ran; and the pace for what comes."""
+        now_s, spent = self._now_s(), _Spent.now()
         window_s = now_s - self._told_s
         if window_s <= 0:
             return
         rows = [
-            ProbeRow(
-                now_s,
-                window_s,
-                probe.name,
-                told.readings,
-                told.missed,
-                int(told.late_s * 1e6),
-                int(told.cpu_s * 1e6),
-            )
+            self._row(probe.name, told, now_s)
             for probe, told in zip(self._probes, self._accounts, strict=True)
         ]
-        spent_s = cpu_s - self._own_cpu_s
-        rows.append(
-            ProbeRow(
-                now_s, window_s, "sampler", sum(row.readings for row in rows), sum(row.missed for row in rows),
-                max((row.late_us for row in rows), default=0), int(spent_s * 1e6),
-            )
-        )  # fmt: skip
+        own_s, children_s = spent.own_s - self._spent.own_s, spent.children_s - self._spent.children_s
+        everything = _Account(
+            readings=sum(row.readings for row in rows),
+            missed=sum(row.missed for row in rows),
+            late_s=max((told.late_s for told in self._accounts), default=0.0),
+            cpu_s=own_s,
+        )
+        rows.append(self._row("sampler", everything, now_s))
+        rows.append(self._row("programs", _Account(cpu_s=children_s), now_s))
         self._sink(rows, now_s)
         self._tell_unseen(now_s)
-        if self._schedule.pace(spent_s / window_s):
-            stretch = self._schedule.stretch
-            self._note(
-                Note(
-                    now_s, "change",
-                    f"watching took {spent_s / window_s:.1%} of a core, {BUDGET:.0%} is allowed: it now reads every {stretch:g} periods",
-                    {"stretch": stretch},
-                )
-            )  # fmt: skip
+        if self._told_s > self._started_s:  # the first account has the start in it
+            self._pace(own_s / window_s, now_s)
         self._accounts = [_Account() for _ in self._probes]
-        self._told_s, self._own_cpu_s = now_s, cpu_s
+        self._told_s, self._spent = now_s, spent
+
+    def _row(self, name: str, told: _Account, now_s: float) -> ProbeRow:
+        late_us, cpu_us = int(told.late_s * 1e6), int(told.cpu_s * 1e6)
+        return ProbeRow(now_s, now_s - self._told_s, name, told.readings, told.missed, late_us, cpu_us)
+
+    def _pace(self, share: float, now_s: float) -> None:
+        if self._schedule.pace(share):
+            stretch = self._schedule.stretch
+            says = f"watching took {share:.1%} of a core, {BUDGET:.0%} is allowed: it now reads every {stretch:g} periods"
+            self._note(Note(now_s, "change", says, {"stretch": stretch}))
 
     def _tell_unseen(self, now_s: float) -> None:
         for item in (item for probe in self._probes for item in probe.unseen()):
@@ -141,7 +138,14 @@ class Sampler:
         return monotonic_s() - self._began_s
 
 
-def _own_cpu_s() -> float:
-    """Of this process and of the programs it ran to their end, such as the reader of stacks."""
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime
+class _Spent(NamedTuple):
+    """CPU time so far."""
+
+    own_s: float
+    children_s: float
+    """Of programs that ran to their end, such as the reader of stacks, which is paced by itself."""
+
+    @classmethod
+    def now(cls) -> _Spent:
+        told = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return cls(time.process_time(), told.ru_utime + told.ru_stime)

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from headrace.cli.verbs import parity, plan, recipe, serve, settings
+from headrace.cli.verbs import parity, plan, recipe, record, serve, settings
 
 
 class Verb(NamedTuple):
@@ -38,6 +38,12 @@ VERBS: Mapping[str, Verb] = {
         "Compare fast and exact preparation with full decode and antialiased Pillow resize: pixels, and the model's answers.",
         parity.flags,
         parity.run,
+    ),
+    "record": Verb(
+        "watch a service from outside, into a capture",
+        "Sample the machine, the processes of a service, its GPUs and its stages, without root and without touching it.",
+        record.flags,
+        record.run,
     ),
     "settings": Verb(
         "list every setting",

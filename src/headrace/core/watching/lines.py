@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from headrace.core.watching.figures import FULL_ABOVE, IDLE_BELOW, Figures, Series
+from headrace.records.timeline import STAGES
 from headrace.units import format_bytes
 
 WARN_WAIT = 0.1
@@ -21,12 +22,12 @@ class Line(NamedTuple):
     note: str = ""
 
 
-def main_lines(figures: Figures, cores: int) -> list[Line]:
+def main_lines(figures: Figures) -> list[Line]:
     """GPU first, then the CPU, the service and its busiest threads, and everything that is not idle."""
     return [
         *_gpus(figures),
         *_devices(figures),
-        *_host(figures, cores),
+        *_host(figures),
         *_service(figures),
         *_threads(figures),
         *_cgroups(figures),
@@ -57,7 +58,7 @@ def _gpus(figures: Figures) -> Iterator[Line]:
 
 def _devices(figures: Figures) -> Iterator[Line]:
     for device, busy in figures.named("device.", ".busy_ratio").items():
-        yield _busy(f"{device} busy", busy)
+        yield _busy(f"device {device} busy", busy)
 
 
 def _busy(label: str, busy: Series) -> Line:
@@ -70,16 +71,15 @@ def _window(series: Series) -> str:
     return f"windows of {series.first_window_s:.2g} s" if series.first_window_s else "readings of a moment"
 
 
-def _host(figures: Figures, cores: int) -> Iterator[Line]:
+def _host(figures: Figures) -> Iterator[Line]:
     if cpu := figures.series.get("host.cpu_ratio"):
-        busiest = figures.series["host.busiest_core_ratio"]
-        yield _ratio(
-            "CPU", cpu, f"{cores} cores; busiest core {busiest.mean:.0%}, p95 of all {cpu.quantile(0.95):.0%}"
-        )
+        cores, busiest = figures.series["host.cores"], figures.series["host.busiest_core_ratio"]
+        note = f"{cores.last:.0f} cores; busiest core {busiest.mean:.0%}, p95 of all {cpu.quantile(0.95):.0%}"
+        yield _ratio("CPU", cpu, note)
     if (steal := figures.series.get("host.steal_ratio")) and steal.mean >= 0.01:
         yield _ratio("CPU stolen", steal, "taken by other machines on this hardware")
     for resource in ("cpu", "io", "memory"):
-        if (stalled := figures.series.get(f"pressure.{resource}_some_ratio")) and stalled.high >= 0.01:
+        if (stalled := figures.series.get(f"pressure.{resource}_some_ratio")) and stalled.mean >= 0.01:
             yield _ratio(f"stalled for {resource}", stalled, "share of time in which some task waited for it")
     if memory := figures.series.get("host.memory_used_ratio"):
         yield _ratio("memory used", memory)
@@ -138,13 +138,14 @@ def _moving(figures: Figures) -> Iterator[Line]:
 
 
 def _stages(figures: Figures) -> Iterator[Line]:
-    for stage, done in figures.named("stage.", ".done_per_s").items():
+    found = figures.named("stage.", ".done_per_s")
+    for stage in sorted(found, key=lambda name: (*STAGES, name).index(name)):
+        done = found[stage]
         wait = figures.series.get(f"stage.{stage}.wait_ms")
         service = figures.series.get(f"stage.{stage}.service_ms")
         if wait and service:
-            yield Line(
-                f"stage {stage}", f"{done.last:.1f}/s", f"{done.mean:.1f}/s", f"waits {wait.mean:.3g} ms, works {service.mean:.3g} ms"
-            )  # fmt: skip
+            note = f"waits {wait.mean:.3g} ms, works {service.mean:.3g} ms"
+            yield Line(f"stage {stage}", f"{done.last:.1f}/s", f"{done.mean:.1f}/s", note)
 
 
 def _progress(figures: Figures) -> Iterator[Line]:
@@ -160,7 +161,10 @@ def _bytes(label: str, series: Series) -> Line:
     return Line(label, f"{format_bytes(series.last)}/s", f"{format_bytes(series.mean)}/s")
 
 
-def own_cost(figures: Figures) -> Mapping[str, float]:
-    """What watching took, as shares of one core: on the mean, and in the worst account."""
-    series = figures.series.get("watching.sampler.cpu_ratio")
-    return {} if series is None else {"mean_ratio": series.mean, "max_ratio": series.high}
+def own_cost(figures: Figures) -> str:
+    """What watching took, in one sentence; empty before the first account."""
+    own, programs = (figures.series.get(f"watching.{name}.cpu_ratio") for name in ("sampler", "programs"))
+    if own is None or programs is None:
+        return ""
+    more = f", the programs it ran {programs.mean:.2%} (stacks)" if programs.mean > 0 else ""
+    return f"watching took {own.mean:.2%} of one core{more}"

@@ -33,6 +33,7 @@ def measures(rows: Sequence[Any]) -> Iterator[Measure]:
 def _cores(rows: Sequence[CoreRow]) -> Iterator[Measure]:
     window_s = rows[0].window_s
     busy = [1 - (row.idle_us + row.iowait_us) / max(1, _total_us(row)) for row in rows]
+    yield Measure("host.cores", len(rows), window_s)
     yield Measure("host.cpu_ratio", sum(busy) / len(busy), window_s)
     yield Measure("host.busiest_core_ratio", max(busy), window_s)
     yield Measure("host.system_ratio", _share(rows, "system_us"), window_s)
@@ -103,13 +104,10 @@ def _tcp(rows: Sequence[TcpRow]) -> Iterator[Measure]:
 
 def _processes(rows: Sequence[ProcessRow]) -> Iterator[Measure]:
     window_s = max(row.window_s for row in rows)
-    yield Measure(
-        "service.cpu_cores",
-        sum(_a_second(row.user_us + row.system_us, row.window_s) for row in rows) * 1e-6,
-        window_s,
-    )
-    yield Measure("service.resident_bytes", sum(row.resident_bytes for row in rows), window_s)
-    yield Measure("service.threads", sum(row.threads for row in rows), window_s)
+    cpu_cores = sum(_a_second(row.user_us + row.system_us, row.window_s) for row in rows) * 1e-6
+    yield Measure("service.cpu_cores", cpu_cores, window_s)
+    yield Measure("service.resident_bytes", sum(row.resident_bytes or 0 for row in rows), window_s)
+    yield Measure("service.threads", sum(row.threads or 0 for row in rows), window_s)
     yield Measure("service.processes", len(rows), window_s)
 
 

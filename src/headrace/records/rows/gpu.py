@@ -19,16 +19,23 @@ from headrace.records.rows.column import (
 
 
 class GpuRow(NamedTuple):
-    """One GPU by NVML. Each share has a window of its own, and none says how much of the GPU worked."""
+    """One GPU by NVML. Each share has a window of its own, and none but those by GPM says how much of the GPU worked.
+
+    Engines, memory, power limit, temperature and the link as it runs are read about once a second: None in the rows between.
+    """
 
     t_s: Time
     window_s: Window
     device: Device
     busy_ratio: Annotated[
         float | None,
-        float32("Share of `busy_window_s` in which at least one kernel ran, on however few units."),
+        float32(
+            "Share of `busy_window_s` in which at least one kernel ran, on however few units; None where the driver had nothing new."
+        ),
     ]
-    busy_window_s: Annotated[float | None, float32("What `busy_ratio` looks back on.")]
+    busy_window_s: Annotated[
+        float | None, float32("What `busy_ratio` looks back on; None: the driver does not tell (1/6 to 1 s).")
+    ]
     memory_busy_ratio: Annotated[
         float | None,
         float32(
@@ -55,8 +62,12 @@ class GpuRow(NamedTuple):
     power_w: Annotated[float | None, float32("Power drawn; a mean over about 1 s on newer parts.")]
     power_limit_w: Annotated[float | None, float32("Power allowed.")]
     temperature_c: Annotated[int | None, int16("Of the chip.")]
-    pcie_sent_bytes_per_s: Annotated[int | None, int64("From the GPU, over some 20 ms.")]
-    pcie_received_bytes_per_s: Annotated[int | None, int64("To the GPU, over some 20 ms.")]
+    pcie_sent_bytes_per_s: Annotated[
+        int | None, int64("From the GPU, over `window_s` by GPM, else over some 20 ms.")
+    ]
+    pcie_received_bytes_per_s: Annotated[
+        int | None, int64("To the GPU, over `window_s` by GPM, else over some 20 ms.")
+    ]
     pcie_generation: Annotated[int | None, int16("As it runs now; idle cards slow the link on purpose.")]
     pcie_generation_max: Annotated[int | None, int16("As it could run here.")]
     pcie_width: Annotated[int | None, int16("Lanes as it runs now.")]
@@ -72,4 +83,6 @@ class GpuProcessRow(NamedTuple):
     device: Device
     pid: Pid
     memory_bytes: Annotated[int | None, int64("Memory it holds; None where the driver hides it.")]
-    busy_ratio: Annotated[float | None, float32("Its share of the SMs' time.")]
+    busy_ratio: Annotated[
+        float | None, float32("Its share of the SMs' time since the last row; None: not told.")
+    ]

@@ -29,8 +29,14 @@ class ProcessRow(NamedTuple):
     pid: Pid
     user_us: Annotated[int, int64("CPU time in its own code, in steps of the clock tick (10 ms).")]
     system_us: Annotated[int, int64("CPU time in the kernel, in steps of the clock tick (10 ms).")]
-    threads: Annotated[int, int32("Threads at the end of the window.")]
-    resident_bytes: Annotated[int, int64("Memory in use, shared pages included.")]
+    ended_children_us: Annotated[
+        int,
+        int64(
+            "CPU time of the whole lives of children that ended and were waited for, in steps of the clock tick."
+        ),
+    ]
+    threads: Annotated[int | None, int32("Threads at the end of the window.")]
+    resident_bytes: Annotated[int | None, int64("Memory in use, shared pages included.")]
     minor_faults: Annotated[int, int32("Page faults served from memory.")]
     major_faults: Annotated[int, int32("Page faults that read from disk.")]
     read_bytes: Annotated[int | None, int64("Fetched from disks.")]
@@ -85,7 +91,15 @@ class CgroupRow(NamedTuple):
     quota_cores: Annotated[float | None, float32("CPU time a second it may use; None: no limit.")]
     periods: Annotated[int | None, int32("Periods in which it wanted CPU.")]
     throttled_periods: Annotated[int | None, int32("Periods in which its quota ran out.")]
-    throttled_us: Annotated[int | None, int64("Time its tasks were held back, summed over cores.")]
+    throttled_us: Annotated[
+        int | None, int64("Time its tasks were held back by its own quota, summed over cores.")
+    ]
+    held_back_us: Annotated[
+        int | None,
+        int64(
+            "The same by its own quota or any above it, hidden ones too (cpu.stat.local, Linux 6.6 and newer)."
+        ),
+    ]
     memory_bytes: Annotated[int | None, int64("Memory charged to it.")]
     memory_limit_bytes: Annotated[int | None, int64("The most it may use; None: no limit.")]
     allowed_cores: Annotated[str | None, text("Cores its tasks may run on, as in `0-3,8`; None: not told.")]

@@ -42,7 +42,7 @@ class DeviceRow(NamedTuple):
     t_s: Time
     window_s: Window
     device: Annotated[str, text("Its name.")]
-    busy_us: Annotated[int, int32("At least one batch was on it.")]
+    busy_us: Annotated[int, int64("At least one batch was on it.")]
     launches: Annotated[int, int32("Batches.")]
     images: Annotated[int, int32("Images in them.")]
     emulated: Annotated[bool, boolean("An emulated accelerator.")]
@@ -63,7 +63,9 @@ class ProbeRow(NamedTuple):
 
     t_s: Time
     window_s: Window
-    probe: Annotated[str, text("Its name; `sampler` is everything together.")]
+    probe: Annotated[
+        str, text("Its name; `sampler` is all of the watching process, `programs` what it had others do.")
+    ]
     readings: Annotated[int, int32("Times it was read.")]
     missed: Annotated[int, int32("Times it should have been read and was not.")]
     late_us: Annotated[int, int32("The latest it was read after its time.")]

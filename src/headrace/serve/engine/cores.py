@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
+
+from headrace.host.cgroups import groups_of, quota_cores, read_memberships, read_mounts, usual_mounts
+
+UNLIMITED = float(1 << 16)
 
 
 def usable_cores(proc: Path = Path("/proc/self"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
@@ -17,41 +20,10 @@ def usable_cores(proc: Path = Path("/proc/self"), cgroups: Path = Path("/sys/fs/
 
 
 def cpu_quota_cores(proc: Path, cgroups: Path) -> float:
-    """The smallest quota from the process's group up to the root, in cores; infinite when there is none (cgroup v2 and v1)."""
-    quotas = [_quota(folder) for folder in _groups(proc, cgroups)]
-    return min(quotas, default=float(1 << 16))
+    """The smallest quota from the process's group up to the root, in cores; `UNLIMITED` when there is none (cgroup v2 and v1).
 
-
-def _groups(proc: Path, cgroups: Path) -> Iterator[Path]:
-    try:
-        lines = (proc / "cgroup").read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            root = cgroups
-        elif "cpu" in controllers.split(","):
-            root = cgroups / controllers
-            root = root if root.is_dir() else cgroups / "cpu"
-        else:
-            continue
-        group = root / path.lstrip("/")
-        while True:
-            yield group
-            if group == root or root not in group.parents:
-                break
-            group = group.parent
-
-
-def _quota(folder: Path) -> float:
-    unlimited = float(1 << 16)
-    try:
-        if (folder / "cpu.max").exists():
-            quota, period = (folder / "cpu.max").read_text().split()
-        else:
-            quota = (folder / "cpu.cfs_quota_us").read_text().strip()
-            period = (folder / "cpu.cfs_period_us").read_text().strip()
-        return unlimited if quota in ("max", "-1") else int(quota) / int(period)
-    except (OSError, ValueError, ZeroDivisionError):
-        return unlimited
+    `cgroups` is where groups are looked for when `proc` has no mount table.
+    """
+    mounts = read_mounts(proc / "mountinfo") or usual_mounts(cgroups)
+    quotas = [quota_cores(group) for group in groups_of(read_memberships(proc), mounts)]
+    return min((quota for quota in quotas if quota is not None), default=UNLIMITED)

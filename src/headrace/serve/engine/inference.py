@@ -10,6 +10,7 @@ from headrace.clock import monotonic_s
 from headrace.core.policy.batching import Launch
 from headrace.core.stats.share import ShareWindow
 from headrace.errors import HeadraceError, InferenceFailed
+from headrace.host.thread_name import show_thread_name
 from headrace.models.runner import Runner
 from headrace.records.image import AnyArray, Prediction
 from headrace.serve.engine.batcher import Batcher
@@ -74,6 +75,7 @@ class Inference:
             return self._busy_window.share(monotonic_s(), self._runner.busy().busy_s)
 
     def _work(self) -> None:
+        show_thread_name()
         while (launch := self._batcher.take()) is not None:
             jobs = [job for job in launch.items if job is not None]
             self._leave_batch(jobs)

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from headrace.clock import monotonic_s
 from headrace.errors import HeadraceError, InternalError
+from headrace.host.thread_name import show_thread_name
 from headrace.serve.engine.books import Book
 from headrace.serve.engine.job import Job
 
@@ -78,6 +79,7 @@ class Stage:
             thread.join()
 
     def _run(self) -> None:
+        show_thread_name()
         worker = self._make()
         while (entry := self._queue.get()) is not None:
             self._handle(worker, *entry)

@@ -1,0 +1,47 @@
+"""One screen that is drawn again in place; on anything that is no terminal, nothing until the end."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import TextIO
+
+from headrace.core.watching.lines import Line
+
+_UP = "\x1b[{}A"
+_CLEAR_BELOW = "\x1b[J"
+
+
+class Screen:
+    """Draws over its last picture. Lines longer than the terminal are cut, so that the picture keeps its height."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._live = self._stream.isatty()
+        self._height = 0
+
+    def draw(self, lines: Sequence[str]) -> None:
+        if not self._live:
+            return
+        size = shutil.get_terminal_size()
+        shown = [line[: size.columns - 1] for line in lines[: size.lines - 1]]
+        up = _UP.format(self._height) if self._height else ""
+        self._stream.write(up + _CLEAR_BELOW + "\n".join(shown) + "\n")
+        self._stream.flush()
+        self._height = len(shown)
+
+    def clear(self) -> None:
+        """Takes the picture away, for the result to stand in its place."""
+        self.draw([])
+        self._height = 0
+
+
+def columns_of(lines: Sequence[Line], end: bool) -> list[str]:
+    """Lines as columns: now and mean while it runs, the mean alone at the end."""
+    label_width = max((len(line.label) for line in lines), default=0)
+    texts = []
+    for line in lines:
+        values = f"{line.mean:>12}" if end else f"{line.now:>12}{line.mean:>12}"
+        texts.append(f"{line.label:<{label_width}}{values}  {line.note}".rstrip())
+    return texts
