@@ -1,0 +1,1 @@
+"""Asking a server on purpose: the load tester."""
