@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from headrace.cli.verbs import parity, plan, recipe, record, serve, settings
+from headrace.cli.verbs import census, estimate, isolate, load, parity, plan, recipe, record, serve, settings
 
 
 class Verb(NamedTuple):
@@ -44,6 +44,30 @@ VERBS: Mapping[str, Verb] = {
         "Sample the machine, the processes of a service, its GPUs and its stages, without root and without touching it.",
         record.flags,
         record.run,
+    ),
+    "load": Verb(
+        "load a server and measure what it does",
+        "Send requests in an open or closed loop; latency counts from the intended time, and a run that cannot be trusted says so.",
+        load.flags,
+        load.run,
+    ),
+    "isolate": Verb(
+        "which link of the chain is slow: the model alone, then one link more at a time",
+        "Measure the model alone with resident tensors, then add copy, normalise, resize, decode, fetch and HTTP one by one.",
+        isolate.flags,
+        isolate.run,
+    ),
+    "census": Verb(
+        "what the traffic is made of, and what a cache would win",
+        "Count images or requests by what they are, hold them against a second set, and estimate the hit rate of every cache size.",
+        census.flags,
+        census.run,
+    ),
+    "estimate": Verb(
+        "who waits for whom, from a few numbers",
+        "Bounds, utilisation and queue growth from service times and workers of the stages, or from a capture.",
+        estimate.flags,
+        estimate.run,
     ),
     "settings": Verb(
         "list every setting",

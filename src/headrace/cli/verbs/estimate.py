@@ -99,6 +99,9 @@ def _lines(found: Estimate) -> Iterator[str]:
             yield from lines
     yield ""
     yield _ceiling_table(found)
+    if found.measured and found.measured.notes:
+        yield ""
+        yield from found.measured.notes
     if found.measured and found.measured.emulated:
         yield ""
         yield output.EMULATED
