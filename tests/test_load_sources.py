@@ -26,7 +26,7 @@ from headrace.core.load.patterns import (
     parse_steps,
     phases_of,
 )
-from headrace.core.load.recorded import replay_times
+from headrace.core.load.recorded import recorded
 from headrace.errors import UsageError
 from headrace.load.oip import Input, as_oip, model_path, parse_inputs
 from headrace.load.template import as_template, parse_template
@@ -389,7 +389,7 @@ def test_requests_fall_into_their_phases() -> None:
     assert climb.pop("warm-up") == 10
     assert len(climb) == 10 and next(iter(climb)) == "10..20/s"
     assert all(abs(count - rate) <= 1 for count, rate in zip(climb.values(), range(15, 115, 10), strict=True))
-    assert in_phases(Replay(np.array([0.0, 1.0, 2.5, 2.5, 9.0]), 2.0), 1.0, 3.0) == {"warm-up": 2, "run": 2}
+    assert in_phases(Replay(np.array([0.0, 1.0, 2.5, 2.5, 9.0]), np.zeros(5, int), 2.0), 1.0, 3.0) == {"warm-up": 2, "run": 2}
 
 
 def test_poisson_arrivals_have_the_rate_and_are_not_regular() -> None:
@@ -408,27 +408,32 @@ def test_a_closed_loop_has_warm_up_and_run() -> None:
 
 
 def test_recorded_times_begin_at_zero_and_rise() -> None:
-    times, remarks = replay_times([1700000010.5, 1700000009.25, float("nan"), 1700000011.0])
-    assert times.tolist() == [0.0, 1.25, 1.75] and remarks == ()
+    found = recorded([(1700000010.5, "b"), (1700000009.25, "a"), (float("nan"), "c"), (1700000011.0, "b")])
+    assert found.times_s.tolist() == [0.0, 1.25, 1.75] and found.remarks == ()
+    assert found.images.tolist() == [1, 0, 0], "what is asked for again is the same image"
 
 
 def test_whole_seconds_are_spread() -> None:
-    times, remarks = replay_times([1700000002.0] * 2 + [1700000000.0] * 4)
-    assert times.tolist() == [0.0, 0.25, 0.5, 0.75, 2.0, 2.5]
-    assert "whole seconds" in remarks[0]
+    found = recorded([(1700000002.0, "a")] * 2 + [(1700000000.0, "a")] * 4)
+    assert found.times_s.tolist() == [0.0, 0.25, 0.5, 0.75, 2.0, 2.5]
+    assert "whole seconds" in found.remarks[0]
 
 
-@given(st.lists(st.integers(0, 50).map(float), min_size=2, max_size=60))
-def test_spreading_keeps_every_request_in_its_second(times_s: list[float]) -> None:
-    times, _ = replay_times(times_s)
-    assert np.floor(times + 1e-9).tolist() == sorted(time_s - min(times_s) for time_s in times_s)
-    assert (np.diff(times) > 0).all()
+@given(st.lists(st.tuples(st.integers(0, 50).map(float), st.sampled_from("abc")), min_size=2, max_size=60))
+def test_spreading_keeps_every_request_in_its_second(requests: list[tuple[float, str]]) -> None:
+    found = recorded(requests)
+    times_s = [time_s for time_s, _ in requests]
+    assert np.floor(found.times_s + 1e-9).tolist() == sorted(time_s - min(times_s) for time_s in times_s)
+    assert (np.diff(found.times_s) > 0).all()
+    keys = [key for _, key in sorted(requests, key=lambda request: request[0])]
+    same = {(key, number) for key, number in zip(keys, found.images.tolist(), strict=True)}
+    assert len(same) == len(set(keys)) == len({number for _, number in same})
 
 
 @pytest.mark.parametrize("times_s", [[], [1.5], [float("nan"), 1.5]])
 def test_a_log_without_times_is_refused(times_s: list[float]) -> None:
     with pytest.raises(UsageError, match="no two requests"):
-        replay_times(times_s)
+        recorded((time_s, "a") for time_s in times_s)
 
 
 # --- requests ----------------------------------------------------------------------------------------------------------------

@@ -198,6 +198,20 @@ def test_steps_and_a_replay_are_told_apart(told: Told, server: str, photos: Path
     found = told(f"{server}/predict", "--images", photos, "--replay", log, "--speed", "2", "--warm-up", "0s")
     assert found["phases"][0]["intended"] == 40 and found["phases"][0]["duration_s"] < 0.6
     assert any("1 lines of the log are left out" in remark for remark in found["remarks"])
+    assert found["settings"]["mix"] == "as in the log"
+
+
+def test_a_replay_sends_one_image_wherever_the_log_asked_for_the_same(
+    told: Told, server: str, photos: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "access.log"
+    log.write_text(
+        "\n".join(f'{{"time": {1700000000 + n / 100}, "url": "/{"abac"[n % 4]}.jpg"}}' for n in range(40))
+    )
+    told(f"{server}/predict", "--images", photos, "--replay", log, "--warm-up", "0s", "-o", tmp_path / "c")
+    sources = Capture.open(tmp_path / "c").columns(OutcomeRow)["source"].astype(int).tolist()
+    images = len(list(photos.iterdir()))
+    assert images >= 3 and sources == [0, 1, 0, 2] * 10
 
 
 def test_images_come_from_packs_whole_and_damaged(told: Told, server: str, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -56,7 +57,8 @@ class Load:
     images: tuple[Path, ...]
     most: int | None = None
     """The first so many images only."""
-    mix: Mix = DEFAULT_MIX
+    mix: Mix | None = None
+    """Which image each request carries. None: uniform; for a replay the same image wherever the log asked for the same."""
     sending: Sending = field(default_factory=Sending)
     pattern: Clients | Open = DEFAULT_PATTERN
     run_s: float | None = None
@@ -111,7 +113,7 @@ class Load:
             "pattern": described(self.pattern),
             "seconds": self.seconds if self.goal is None else self.run_s,
             "warm_up_s": self.warm_up_s,
-            "mix": str(self.mix),
+            "mix": str(self.mix or ("as in the log" if isinstance(self.pattern, Replay) else DEFAULT_MIX)),
             **self.sending.as_dict(),
             "seed": self.seed,
             "deadline_s": self.deadline_s,
@@ -143,7 +145,7 @@ def load(asked: Load, folder: Path | None, stop: Event, show: Show | None = None
                 writer.note(Note(0.0, "remark", remark))
         session = Session(
             target,
-            _shots(magazine.shots, asked.mix, mixing),
+            _shots(magazine.shots, asked, mixing),
             asked.limits,
             random=timing,
             deadline_s=asked.deadline_s,
@@ -175,8 +177,10 @@ def _asked_before(asked: Load, target: Target, magazine: Magazine) -> bool:
     )
 
 
-def _shots(shots: Sequence[Shot], mix: Mix, random: np.random.Generator) -> Iterator[Shot]:
-    return (shots[number] for number in picks(mix, len(shots), random))
+def _shots(shots: Sequence[Shot], asked: Load, random: np.random.Generator) -> Iterator[Shot]:
+    if asked.mix is None and isinstance(asked.pattern, Replay):
+        return (shots[number % len(shots)] for number in cycle(asked.pattern.images.tolist()))
+    return (shots[number] for number in picks(asked.mix or DEFAULT_MIX, len(shots), random))
 
 
 def _manifest(asked: Load, emulated: bool, began_s: float) -> Manifest:

@@ -98,7 +98,9 @@ def _when(group: argparse._ArgumentGroup) -> None:
 
 def _what(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--mix", metavar="MIX", default="uniform", help="which image: uniform, in-order, or zipf:EXPONENT"
+        "--mix",
+        metavar="MIX",
+        help="which image: uniform (the default), in-order, or zipf:EXPONENT; a replay sends the same one where the log asks for the same",
     )
     group.add_argument(
         "--seed", type=_seed, default=1, metavar="N", help="of everything drawn by lot (default 1)"
@@ -197,7 +199,7 @@ def _asked(options: argparse.Namespace) -> Load:
         url=options.url,
         images=tuple(options.images),
         most=options.most,
-        mix=parse_mix(options.mix),
+        mix=parse_mix(options.mix) if options.mix is not None else None,
         sending=Sending(
             kind=options.kind,
             template=options.template,

@@ -12,7 +12,7 @@ import numpy as np
 
 from headrace.core.load import arrivals
 from headrace.core.load.figures import Phase
-from headrace.core.load.recorded import Times
+from headrace.core.load.recorded import Images, Times
 from headrace.errors import UsageError
 from headrace.units import parse_duration_s
 
@@ -60,6 +60,8 @@ class Replay(NamedTuple):
 
     times_s: Times
     """float64[n] seconds, rising from 0."""
+    images: Images
+    """int64[n]: which image each asked for, numbered from 0."""
     speed: float = 1.0
     remarks: Sequence[str] = ()
     """What was made of the log."""
@@ -145,7 +147,7 @@ def described(pattern: Clients | Open) -> str:
             return f"open loop, {drawn}steps of {each_s:g} s at {', '.join(f'{rate:g}' for rate in rates)}/s"
         case Ramp(begin, end):
             return f"open loop, {drawn}from {begin:g} to {end:g}/s"
-        case Replay(times_s, speed):
+        case Replay(times_s, _, speed):
             return f"open loop, replay of {len(times_s):,} recorded times at speed {speed:g}"
 
 

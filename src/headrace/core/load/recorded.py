@@ -1,9 +1,10 @@
-"""Recorded times of requests, made ready to be replayed."""
+"""Recorded requests, made ready to be replayed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,30 +12,46 @@ import numpy.typing as npt
 from headrace.errors import UsageError
 
 Times = npt.NDArray[np.float64]
+Images = npt.NDArray[np.int64]
 
 MOST_REQUESTS = 20_000_000
 
 
-def replay_times(times_s: Iterable[float]) -> tuple[Times, tuple[str, ...]]:
-    """float64[n] seconds since the first, rising, and remarks on what was made of them.
+class Recorded(NamedTuple):
+    """What a log tells."""
+
+    times_s: Times
+    """float64[n] seconds since the first, rising."""
+    images: Images
+    """int64[n]: which image each asked for, numbered from 0 in the order they are first asked for."""
+    remarks: tuple[str, ...]
+    """What was made of it."""
+
+
+def recorded(requests: Iterable[tuple[float, str]]) -> Recorded:
+    """Time in seconds on any clock, and what was asked for.
 
     A log of whole seconds would send the requests of each second at once: they are spread over it evenly. Raises UsageError when there
     are fewer than two times or too many.
     """
     found: list[float] = []
-    for time_s in times_s:
+    asked: list[int] = []
+    numbers: dict[str, int] = {}
+    for time_s, key in requests:
         if len(found) == MOST_REQUESTS:
             raise UsageError(f"the log has more than {MOST_REQUESTS:,} requests; cut a part out of it")
         if math.isfinite(time_s):
             found.append(time_s)
+            asked.append(numbers.setdefault(key, len(numbers)))
     if len(found) < 2:
         raise UsageError("the log has no two requests with a time")
-    times = np.sort(np.array(found))
+    times = np.array(found)
+    order = np.argsort(times, kind="stable")
+    times, images = times[order], np.array(asked)[order]
     if (times != np.floor(times)).any():
-        return times - times[0], ()
-    return _spread(times) - times[0], (
-        "the log knows whole seconds only: the requests of each are spread over it evenly",
-    )
+        return Recorded(times - times[0], images, ())
+    remark = "the log knows whole seconds only: the requests of each are spread over it evenly"
+    return Recorded(_spread(times) - times[0], images, (remark,))
 
 
 def _spread(times: Times) -> Times:

@@ -1,22 +1,23 @@
-"""The times of an access log, to be replayed."""
+"""The requests of an access log, to be replayed."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from headrace.core.load.patterns import Replay
-from headrace.core.load.recorded import replay_times
+from headrace.core.load.recorded import recorded
 from headrace.errors import UsageError
 from headrace.store.access_logs import LogNotes, read_access_log
 
 
 def replay_of(path: Path, speed: float = 1.0) -> Replay:
-    """When the requests of the log came; what they asked for is left aside. Raises UsageError that names the log."""
+    """When the requests of the log came, and which of them asked for the same. Raises UsageError that names the log."""
     notes = LogNotes()
     try:
-        times_s, remarks = replay_times(entry.t_s for entry in read_access_log(path, notes=notes))
+        found = recorded((entry.t_s, entry.key) for entry in read_access_log(path, notes=notes))
     except UsageError as problem:
         raise UsageError(str(problem) if str(path) in str(problem) else f"{path}: {problem}") from None
+    remarks = found.remarks
     if notes.skipped:
         remarks += (f"{notes.skipped} lines of the log are left out, the first: {notes.examples[0]}",)
-    return Replay(times_s, speed, (*remarks, *notes.damage))
+    return Replay(found.times_s, found.images, speed, (*remarks, *notes.damage))
