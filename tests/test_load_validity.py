@@ -125,3 +125,11 @@ def test_no_header_is_too_strange(header: str) -> None:
 
 def test_no_more_than_32_entries_are_read() -> None:
     assert len(stage_times(", ".join(f"s{n};dur=1" for n in range(1000)))) == 32
+
+
+def test_a_short_run_is_no_excuse_for_late_requests() -> None:
+    short = replace(GOOD, intended=200, ok=200)
+    assert validity(short, 0.99, answers_for=0.9).valid
+    assert validity(replace(short, late=1), 0.99, answers_for=0.9).valid, "one of them says nothing"
+    assert not validity(replace(short, late=2), 0.99, answers_for=0.9).valid
+    assert validity(replace(short, late=2), 0.9).valid

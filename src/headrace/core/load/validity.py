@@ -35,22 +35,27 @@ def touched_max(quantile: float) -> float:
     return (1.0 - quantile) / 2.0
 
 
-def validity(phase: PhaseFigures, quantile: float = 0.99) -> Validity:
-    """Judges one phase; `quantile` (0..1, 1 excluded) is the highest that is to be read from it."""
+def validity(phase: PhaseFigures, quantile: float = 0.99, *, answers_for: float | None = None) -> Validity:
+    """Judges one phase; `quantile` (0..1, 1 excluded) is the highest that is to be read from it.
+
+    With `answers_for` it has to have answers enough for that quantile only, while the tester is held to `quantile`: a short run is no
+    excuse for requests that were sent late.
+    """
+    most = touched_max(quantile)
     reasons = [
-        *_unsent(phase, touched_max(quantile)),
-        *_late(phase, touched_max(quantile)),
+        *_unsent(phase, most),
+        *_late(phase, most),
         *_rate(phase),
-        *_own_sockets(phase, touched_max(quantile)),
-        *_abandoned(phase, touched_max(quantile)),
-        *_own_cost(phase, touched_max(quantile)),
-        *_too_few(phase, quantile),
+        *_own_sockets(phase, most),
+        *_abandoned(phase, most),
+        *_own_cost(phase, most),
+        *_too_few(phase, quantile if answers_for is None else answers_for),
     ]
     return Validity(not reasons, tuple(reasons))
 
 
 def _unsent(phase: PhaseFigures, most: float) -> list[str]:
-    if phase.unsent <= most * phase.intended:
+    if phase.unsent <= _few(phase, most):
         return []
     return [
         f"{_share(phase.unsent, phase)} of the requests were never sent, as all connections were taken: "
@@ -59,7 +64,7 @@ def _unsent(phase: PhaseFigures, most: float) -> list[str]:
 
 
 def _late(phase: PhaseFigures, most: float) -> list[str]:
-    if phase.late <= most * phase.intended:
+    if phase.late <= _few(phase, most):
         return []
     why = "all connections were taken" if 2 * phase.waited >= phase.late else "the tester could not keep up"
     return [f"{_share(phase.late, phase)} of the requests were sent late, mostly as {why}"]
@@ -78,7 +83,7 @@ def _rate(phase: PhaseFigures) -> list[str]:
 
 def _own_sockets(phase: PhaseFigures, most: float) -> list[str]:
     count = phase.failed.get("no_socket", 0)
-    if count <= most * phase.intended:
+    if count <= _few(phase, most):
         return []
     return [
         f"{_share(count, phase)} of the requests found no socket or port left on the tester's machine: "
@@ -88,7 +93,7 @@ def _own_sockets(phase: PhaseFigures, most: float) -> list[str]:
 
 def _abandoned(phase: PhaseFigures, most: float) -> list[str]:
     count = phase.failed.get("abandoned", 0)
-    if count <= most * phase.intended:
+    if count <= _few(phase, most):
         return []
     return [f"{_share(count, phase)} of the requests were still unanswered when the run ended: wait longer"]
 
@@ -114,6 +119,11 @@ def _too_few(phase: PhaseFigures, quantile: float) -> list[str]:
     if phase.ok >= needed:
         return []
     return [f"{phase.ok:,} right answers are too few for p{quantile * 100:g}: it takes {needed:,}"]
+
+
+def _few(phase: PhaseFigures, most: float) -> float:
+    """That many requests are let pass; one always, for it says nothing of a run of a hundred."""
+    return max(1.0, most * phase.intended)
 
 
 def _share(count: int, phase: PhaseFigures) -> str:

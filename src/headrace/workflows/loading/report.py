@@ -71,14 +71,14 @@ def phase_report(figures: PhaseFigures, tally: Tally) -> PhaseReport:
     """The figures of the engine and the counts of the recorder, together."""
     latencies = tally.answers.total()
     enough = next((share for share in JUDGED if figures.ok * (1 - share) >= BEYOND_MIN - 1e-9), JUDGED[-1])
-    told = validity(figures, enough)
+    told = validity(figures, JUDGED[0], answers_for=enough)
     return PhaseReport(
         figures,
         tally.good,
         {share: latencies.quantile(share) for share in QUANTILES if supported(share, latencies.count)},
         tally.answers.interval(0.99),
         enough if told.valid else None,
-        told.reasons if not told.valid else validity(figures, 0.99).reasons,
+        told.reasons if not told.valid else validity(figures, JUDGED[0]).reasons,
     )
 
 
