@@ -21,8 +21,8 @@ from headrace.cli.flags import (
 from headrace.cli.screen import Screen
 
 if TYPE_CHECKING:
+    from headrace.core.isolation.buildup import Change, Step
     from headrace.core.isolation.foreign import Answers, Part
-    from headrace.core.isolation.ladder import Change, Rung
     from headrace.workflows.isolation.chain import ChainReport
     from headrace.workflows.isolation.foreign import ForeignReport
 
@@ -30,57 +30,67 @@ if TYPE_CHECKING:
 def flags(verb: argparse.ArgumentParser) -> None:
     model_flags(verb)
     image_flags(verb)
+    _measuring(verb.add_argument_group("how much"))
+    _service(verb.add_argument_group("a running service in place of our own chain"))
     verb.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="write a capture into this new folder, too"
+    )
+    json_flag(verb)
+    setting_flags(verb)
+
+
+def _service(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
         "--against",
         metavar="URL",
         help="take a running service apart by its answers, as in http://127.0.0.1:8000/predict; it gets up to "
         "`--clients` requests at once",
     )
-    verb.add_argument(
+    group.add_argument(
         "--as",
         dest="kind",
         default="body",
         metavar="KIND",
         help="how the service takes an image: body (default), form or form:FIELD, oip or oip-json",
     )
-    verb.add_argument("--template", type=Path, metavar="FILE", help="any request, as for `headrace load`")
-    verb.add_argument(
+    group.add_argument("--template", type=Path, metavar="FILE", help="any request, as for `headrace load`")
+    group.add_argument(
         "--header",
         action="append",
         default=[],
         metavar="FIELD",
         help="'Name: value', sent to the service; may be repeated",
     )
-    verb.add_argument("--expect", metavar="WHAT", help="the service's right answers, as for `headrace load`")
-    verb.add_argument(
+    group.add_argument("--expect", metavar="WHAT", help="the service's right answers, as for `headrace load`")
+    group.add_argument(
         "--images-only",
         action="store_true",
         help="send the service no body that is no image: some log each with a stack; HTTP is then not told apart",
     )
-    verb.add_argument(
+
+
+def _measuring(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
         "--clients",
         type=_numbers,
         default=(1, 2, 4, 16),
         metavar="N,N,...",
         help="requests at once (default 1,2,4,16); our own chain is measured with the most",
     )
-    verb.add_argument(
+    group.add_argument(
         "--rounds",
         type=at_least_one,
         default=5,
         metavar="N",
         help="measure everything N times, in turns (default 5)",
     )
-    verb.add_argument(
+    group.add_argument(
         "--window",
         type=duration_s,
         default=0.5,
         metavar="TIME",
         help="length of each measurement (default 500ms)",
     )
-    verb.add_argument("-o", "--output", type=Path, metavar="DIR", help="write a capture, too")
-    json_flag(verb)
-    setting_flags(verb)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -130,7 +140,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def chain_lines(report: ChainReport) -> Iterator[str]:
     """For people."""
-    changes = {change.link: change for change in report.ladder.changes}
+    changes = {change.link: change for change in report.buildup.changes}
     yield report.sentence
     yield ""
     yield output.table(
@@ -144,13 +154,13 @@ def chain_lines(report: ChainReport) -> Iterator[str]:
             "CPU ms",
             "what is measured",
         ],
-        [_rung_row(rung, changes.get(rung.link)) for rung in (*report.rungs, report.preparing)],
+        [_step_row(step, changes.get(step.link)) for step in (*report.steps, report.preparing)],
         frozenset(range(1, 7)),
     )
     yield ""
     yield output.table(
         ["the model alone", "images/s", "slowest-fastest", "ms/image"],
-        [[f"batch {size}", *_rung_row(rung, None)[1:4]] for size, rung in sorted(report.batches.items())],
+        [[f"batch {size}", *_step_row(step, None)[1:4]] for size, step in sorted(report.batches.items())],
         frozenset({1, 2, 3}),
     )
     yield ""
@@ -168,21 +178,21 @@ def chain_lines(report: ChainReport) -> Iterator[str]:
         yield output.EMULATED
 
 
-def _rung_row(rung: Rung, change: Change | None) -> list[str]:
-    if not rung.windows:
-        return [rung.link, *["-"] * 6, rung.absent]
+def _step_row(step: Step, change: Change | None) -> list[str]:
+    if not step.windows:
+        return [step.link, *["-"] * 6, step.absent]
     from headrace.core.isolation.sentences import digits
 
-    low, high = rung.spread
+    low, high = step.spread
     return [
-        rung.link,
-        digits(rung.rate_per_s),
+        step.link,
+        digits(step.rate_per_s),
         f"{digits(low)}-{digits(high)}",
-        f"{1e3 / rung.rate_per_s:.3g}",
+        f"{1e3 / step.rate_per_s:.3g}",
         "-" if change is None else f"{change.share:+.0%}" if change.counts else f"({change.share:+.0%})",
-        "-" if rung.busy is None else f"{rung.busy:.0%}",
-        "-" if rung.cpu_s is None else f"{1e3 * rung.cpu_s:.3g}",
-        rung.contains,
+        "-" if step.busy is None else f"{step.busy:.0%}",
+        "-" if step.cpu_s is None else f"{1e3 * step.cpu_s:.3g}",
+        step.contains,
     ]
 
 

@@ -1,0 +1,1 @@
+"""Judging differential tests: what one more link, or one thing left out, changes. Pure."""
