@@ -41,6 +41,18 @@ def format_bytes(count: float) -> str:
     raise AssertionError("unreachable")
 
 
+def format_rate(rate: float, digits: int = 3) -> str:
+    """61.2, 1,250; '-' for NaN. From 1,000 on all digits before the point."""
+    if rate != rate:
+        return "-"
+    return f"{rate:,.0f}" if rate >= 1000 else f"{rate:.{digits}g}"
+
+
+def per_s(rate: float) -> str:
+    """61.2/s."""
+    return f"{format_rate(rate)}/s"
+
+
 def format_ms(seconds: float) -> str:
     """0.0123 -> '12.3 ms'."""
     return f"{seconds * 1e3:.3g} ms" if seconds < 0.1 else f"{seconds * 1e3:.0f} ms"

@@ -104,6 +104,28 @@ class OrtRunner:
         parts = [self._compute_filled(batch[start : start + size]) for start in range(0, len(batch), size)]
         return {name: np.concatenate([part[name] for part in parts]) for name in self.output_names}
 
+    def resident(self, batch: AnyArray) -> Callable[[], object]:
+        """A call that computes `batch`, of at most `max_batch`, from where it lies: on a GPU it is copied there now, once, and the outputs
+        stay there. For one thread at a time; counts as busy time. Raises InferenceFailed when the device cannot take the batch."""
+        if self.device == "cpu":
+            return lambda: self.run(batch)
+        try:
+            binding = self._session.io_binding()
+            binding.bind_ortvalue_input(
+                self._input, onnxruntime.OrtValue.ortvalue_from_numpy(batch, "cuda", 0)
+            )
+            for name in self.output_names:
+                binding.bind_output(name, "cuda", 0)
+        except Exception as error:  # ONNX Runtime's classes share no base of their own
+            raise InferenceFailed(f"a batch of {len(batch)} cannot be kept on the device: {error}") from error
+
+        def run() -> None:
+            with self._meter.run(len(batch)):
+                self._session.run_with_iobinding(binding)
+                binding.synchronize_outputs()
+
+        return run
+
     def busy(self) -> DeviceBusy:
         """Totals up to now."""
         return self._meter.read()

@@ -25,6 +25,7 @@ from headrace.errors import UsageError
 from headrace.records.rows.service import DeviceRow, StageRow
 from headrace.records.timeline import STAGES
 from headrace.store.captures.reader import Capture
+from headrace.units import per_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +151,6 @@ def _sentence(chain: Chain) -> str:
 def listed(names: Sequence[str]) -> str:
     """a, b and c."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def per_s(rate: float) -> str:
-    """4/s, 13.8/s, 1,250/s."""
-    return f"{rate:.3g}/s" if rate < 1000 else f"{rate:,.0f}/s"
 
 
 # --- from a capture ------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.cli import output
 from headrace.cli.flags import at_least_one, duration_s, json_flag
 from headrace.errors import UsageError
-from headrace.units import format_ms
+from headrace.units import format_ms, per_s
 
 if TYPE_CHECKING:
     from headrace.workflows.estimate import Busy, Estimate
@@ -118,8 +118,6 @@ def _stage_table(found: Estimate) -> str:
 
 
 def _stage_row(stage: Busy) -> list[str]:
-    from headrace.workflows.estimate import per_s
-
     return [
         stage.name,
         str(stage.workers),
@@ -131,8 +129,6 @@ def _stage_row(stage: Busy) -> list[str]:
 
 
 def _measured(found: Estimate) -> Iterator[str]:
-    from headrace.workflows.estimate import per_s
-
     if found.measured is None:
         return
     seen = found.measured
@@ -144,8 +140,6 @@ def _measured(found: Estimate) -> Iterator[str]:
 
 
 def _open(found: Estimate) -> Iterator[str]:
-    from headrace.workflows.estimate import per_s
-
     if found.asked.rate_per_s is None:
         return
     if found.full_after_s is not None:
@@ -181,8 +175,6 @@ def _open(found: Estimate) -> Iterator[str]:
 
 
 def _closed(found: Estimate) -> Iterator[str]:
-    from headrace.workflows.estimate import per_s
-
     if found.closed is None:
         return
     got = found.closed
@@ -201,8 +193,6 @@ def _closed(found: Estimate) -> Iterator[str]:
 
 
 def _ceiling_table(found: Estimate) -> str:
-    from headrace.workflows.estimate import per_s
-
     rows = [
         [
             row.change if row.resource == "cores" else f"{row.resource} {row.change}",

@@ -19,6 +19,7 @@ from headrace.cli.flags import (
     settings_of,
 )
 from headrace.cli.screen import Screen
+from headrace.units import format_rate
 
 if TYPE_CHECKING:
     from headrace.core.isolation.buildup import Change, Step
@@ -181,13 +182,11 @@ def chain_lines(report: ChainReport) -> Iterator[str]:
 def _step_row(step: Step, change: Change | None) -> list[str]:
     if not step.windows:
         return [step.link, *["-"] * 6, step.absent]
-    from headrace.core.isolation.sentences import digits
-
     low, high = step.spread
     return [
         step.link,
-        digits(step.rate_per_s),
-        f"{digits(low)}-{digits(high)}",
+        format_rate(step.rate_per_s),
+        f"{format_rate(low)}-{format_rate(high)}",
         f"{1e3 / step.rate_per_s:.3g}",
         "-" if change is None else f"{change.share:+.0%}" if change.counts else f"({change.share:+.0%})",
         "-" if step.busy is None else f"{step.busy:.0%}",
@@ -230,15 +229,13 @@ def foreign_lines(report: ForeignReport) -> Iterator[str]:
 
 
 def _answer_row(answers: Answers) -> list[str]:
-    from headrace.core.isolation.sentences import digits
-
     return [
         answers.kind,
         str(answers.clients),
         f"{answers.megapixels:.3g}" if answers.megapixels else "-",
         f"{answers.body_bytes / 1024:,.0f}",
-        digits(answers.rate_per_s),
-        f"{digits(min(answers.rates_per_s))}-{digits(max(answers.rates_per_s))}",
+        format_rate(answers.rate_per_s),
+        f"{format_rate(min(answers.rates_per_s))}-{format_rate(max(answers.rates_per_s))}",
         f"{1e3 / answers.rate_per_s:.3g}",
         f"{1e3 * answers.latency_s:.3g}",
     ]

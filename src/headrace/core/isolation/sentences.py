@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from headrace.core.isolation.buildup import LEAST, Buildup, Step, compare
 from headrace.core.isolation.foreign import FIXED, FULL, OWN, SAME, SAYS, Answers, Verdict
+from headrace.units import per_s
 
 NOISY = 0.3
 """Half the range of a ratio, past which the run is called noisy."""
@@ -105,16 +106,6 @@ def _batch_note(batches: Mapping[int, Step]) -> tuple[str, ...]:
 def won(share: float) -> str:
     """+32%, x4.5: a change of a rate, as people say it."""
     return f"{share:+.0%}" if share < 1.0 else f"x{1.0 + share:.3g}"
-
-
-def per_s(rate: float) -> str:
-    """61.2/s, 1,250/s."""
-    return f"{digits(rate)}/s"
-
-
-def digits(rate: float) -> str:
-    """61.2, 1,250."""
-    return f"{rate:.3g}" if rate < 1000 else f"{rate:,.0f}"
 
 
 # --- a foreign service ---------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from headrace.core.load.capacity import Answer
 from headrace.core.load.goal import Goal
 from headrace.core.stats.latency import Interval
+from headrace.units import format_rate
 from headrace.workflows.loading.report import JUDGED, CapacityReport, LoadReport, PhaseReport
 
 
@@ -108,8 +109,8 @@ def between(interval: Interval) -> str:
 
 
 def per_s(rate: float) -> str:
-    """A rate for people."""
-    return "-" if rate != rate else f"{rate:,.0f}" if rate >= 1000 else f"{rate:.4g}"
+    """Four digits: a rate is held against the one asked for, from which 1 % is much."""
+    return format_rate(rate, 4)
 
 
 def kinds_of(phases: Sequence[PhaseReport]) -> Mapping[str, int]:
