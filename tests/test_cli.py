@@ -20,7 +20,7 @@ from headrace.records.settings import TABLE
 from pictures import encoded, picture
 from server_process import COMMAND, PATIENCE_S, run
 
-VERBS = ("serve", "plan", "parity", "settings", "recipe")
+VERBS = ("serve", "plan", "parity", "record", "load", "isolate", "census", "estimate", "settings", "recipe")
 EMULATED = ("--accelerator", "emulated:0.1ms+0ms")
 Captured = pytest.CaptureFixture[str]
 

@@ -109,8 +109,8 @@ def _command_line() -> Iterator[str]:
     yield "# Command line"
     yield ""
     yield f"{parser.description} Wrong use ends with exit code 64 and one line; [errors](errors.md) lists the others. A"
-    yield "server that had to cut requests off ends with 75, a command interrupted by Ctrl-C with 130, one whose output nobody"
-    yield "reads any more with 141."
+    yield "server that had to cut requests off ends with 75, a load run that is not valid with 3, a command interrupted by Ctrl-C"
+    yield "with 130 (what was measured is kept and shown), one whose output nobody reads any more with 141."
     yield ""
     yield from _table(
         ("verb", "what it does"),
