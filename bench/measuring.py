@@ -6,14 +6,18 @@ The recorder is the real command, watched from outside: its CPU time is the kern
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+
+from PIL import Image
 
 from bench.process import Worker, cost, peak_bytes
 from bench.report import machine
@@ -46,6 +50,15 @@ would write around psutil to read the CPU times of threads and cores alone, at t
 |---|---:|---:|---:|---:|---:|---:|---:|---:|"""
 
 
+LOADING = """## Loading a service: `headrace load` on one core
+
+Small bodies (a JPEG of 48x48) to a server on the other cores that answers as soon as a request is complete. Rate error is the worst of all
+rounds, sent against intended; late is more than 10 ms.
+
+| rate | rate error | late | own CPU, of its core | p50 ms | p99 ms | valid runs |
+|---|---:|---:|---:|---:|---:|---:|"""
+
+
 @dataclass(frozen=True, slots=True)
 class Watched:
     """One recording of one service."""
@@ -62,6 +75,24 @@ class Watched:
     peak_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """One load run on one core."""
+
+    rate_error: float
+    """Sent against asked for, after the warm-up."""
+    late: int
+    requests: int
+    own_share: float
+    """Of its core."""
+    p50_ms: float
+    p99_ms: float
+    valid: bool
+
+
+LOADS = {"2,000/s": "2000", "Poisson, 2,000/s": "poisson:2000", "4,000/s": "4000"}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser("python -m bench.measuring")
     parser.add_argument("--rounds", type=int, default=3)
@@ -69,6 +100,7 @@ def main() -> None:
     options = parser.parse_args()
     found: dict[str, list[Watched]] = {name: [] for name in SERVICES}
     loops: dict[str, list[float]] = {name: [] for name in SERVICES}
+    loads: dict[str, list[Loaded]] = {name: [] for name in LOADS}
     for _ in range(options.rounds):
         for name, threads in SERVICES.items():
             service = Worker("bench.workers.many_threads", *threads)
@@ -77,8 +109,50 @@ def main() -> None:
                 loops[name].append(_usual_loop(service.pid, options.seconds))
             finally:
                 service.close()
-    PAGE.write_text(_page(found, loops, options.rounds, options.seconds), "utf-8")
+        for name, rate in LOADS.items():
+            loads[name].append(_load(rate, options.seconds))
+    lines = [HEAD, f"Machine: {machine()}. {options.rounds} rounds of {options.seconds:g} s each, medians.\n"]
+    lines += [WATCHING, *_watching(found, loops, options.seconds), "", LOADING, *_loading(loads)]
+    PAGE.write_text("\n".join(lines) + "\n", "utf-8")
     print(PAGE)
+
+
+def _load(rate: str, seconds: float) -> Loaded:
+    """The command on one core, the server on the others."""
+    server = Worker("bench.workers.small_answers")
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(server.pid, cores[1:] or cores)
+    with tempfile.TemporaryDirectory() as folder:
+        image = Path(folder) / "small.jpg"
+        Image.new("RGB", (48, 48)).save(image)
+        url = f"http://127.0.0.1:{server.hello['port']}/"
+        command = [
+            sys.executable,
+            "-m",
+            "headrace.cli.main",
+            "load",
+            url,
+            "--images",
+            str(image),
+            "--rate",
+            rate,
+        ]
+        command = ["taskset", "-c", str(cores[0]), *command, "--for", f"{seconds}s", "--json"]
+        try:
+            told = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=False).stdout)
+        finally:
+            server.close()
+    phase = told["phases"][0]
+    sent_s = phase["last_start_s"] - phase["began_s"]
+    return Loaded(
+        rate_error=abs(phase["sent"] / max(phase["duration_s"], sent_s) / phase["rates"]["intended"] - 1),
+        late=phase["late"],
+        requests=phase["intended"],
+        own_share=phase["own_cpu_ratio"],
+        p50_ms=phase["latency_ms"]["p50"],
+        p99_ms=phase["latency_ms"]["p99"],
+        valid=told["valid"],
+    )
 
 
 def _record(pid: int, seconds: float) -> Watched:
@@ -145,10 +219,11 @@ def _usual_loop(pid: int, seconds: float) -> float:
     return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / seconds
 
 
-def _page(found: dict[str, list[Watched]], loops: dict[str, list[float]], rounds: int, seconds: float) -> str:
-    lines = [HEAD, f"Machine: {machine()}. {rounds} rounds of {seconds:g} s each, medians.\n", WATCHING]
+def _watching(
+    found: dict[str, list[Watched]], loops: dict[str, list[float]], seconds: float
+) -> Iterator[str]:
     for name, rows in found.items():
-        cells = [
+        yield _line(
             name,
             f"**{median(row.cpu_share for row in rows):.2%}**",
             f"{median(row.own_share for row in rows):.2%}",
@@ -158,9 +233,24 @@ def _page(found: dict[str, list[Watched]], loops: dict[str, list[float]], rounds
             f"{median(row.thread_rows for row in rows) / (seconds + WARM_UP_S):.0f}",
             f"{median(row.bytes_an_hour for row in rows) / 1e6:.1f} MB",
             f"{max(row.peak_bytes for row in rows) / 2**20:.0f} MiB",
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+        )
+
+
+def _loading(loads: dict[str, list[Loaded]]) -> Iterator[str]:
+    for name, rows in loads.items():
+        yield _line(
+            name,
+            f"**{max(row.rate_error for row in rows):.3%}**",
+            f"{sum(row.late for row in rows)} of {sum(row.requests for row in rows):,}",
+            f"{median(row.own_share for row in rows):.0%}",
+            f"{median(row.p50_ms for row in rows):.2f}",
+            f"{median(row.p99_ms for row in rows):.2f}",
+            f"{sum(row.valid for row in rows)} of {len(rows)}",
+        )
+
+
+def _line(*cells: str) -> str:
+    return "| " + " | ".join(cells) + " |"
 
 
 if __name__ == "__main__":

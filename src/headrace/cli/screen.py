@@ -18,11 +18,12 @@ class Screen:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
-        self._live = self._stream.isatty()
+        self.live = self._stream.isatty()
+        """Whether anybody sees it."""
         self._height = 0
 
     def draw(self, lines: Sequence[str]) -> None:
-        if not self._live:
+        if not self.live:
             return
         size = shutil.get_terminal_size()
         shown = [line[: size.columns - 1] for line in lines[: size.lines - 1]]

@@ -8,8 +8,9 @@ from pathlib import Path
 from headrace.host.cgroups import Group, cores_of_quota, groups_of, is_root, read_memberships, read_mounts
 from headrace.probe.host import Pressure
 from headrace.probe.probe import Watched
-from headrace.probe.proc_text import keyed, number
-from headrace.probe.readings import KeptFile, Missing, Window
+from headrace.probe.proc_text import core_list, keyed, number
+from headrace.probe.readings import KeptFile, Window
+from headrace.probe.unseen import UnseenOnce
 from headrace.records.capture import Unseen
 from headrace.records.rows.host import PressureRow
 from headrace.records.rows.process import CgroupRow
@@ -60,7 +61,7 @@ class CgroupsProbe:
         self._readers: dict[tuple[int, str], GroupReader] = {}
         self._pids: frozenset[int] = frozenset()
         self._find_due_s = 0.0
-        self._missing = Missing(self.name)
+        self._missing = UnseenOnce(self.name)
         if not self._mounts:
             self._missing.add("control groups", "none are mounted here, or they are hidden in this container")
 
@@ -113,7 +114,7 @@ class CgroupsProbe:
 class GroupReader:
     """Reads one group's files; those it has not are asked for once."""
 
-    def __init__(self, group: Group, missing: Missing) -> None:
+    def __init__(self, group: Group, missing: UnseenOnce) -> None:
         self._group = group
         self._window = Window()
         self._last: Mapping[str, int] = {}
@@ -168,7 +169,7 @@ class GroupReader:
             held_back_us=held_back,
             memory_bytes=number(texts.get("memory")),
             memory_limit_bytes=None if limit is None or limit >= _UNLIMITED_BYTES else limit,
-            allowed_cores=texts.get("cores", b"").decode(errors="replace") or None,
+            allowed_cores=core_list(texts.get("cores", b"")),
         )
 
     def _text(self, file: KeptFile) -> bytes:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from headrace.probe.proc_text import numbers, readable, whole_lines
-from headrace.probe.readings import KeptFile, Missing, Window, amounts, names_in
+from headrace.probe.readings import KeptFile, Window, amounts, names_in, reason
+from headrace.probe.unseen import UnseenOnce
 from headrace.records.capture import Unseen
 from headrace.records.rows.host import DiskRow
 
@@ -28,7 +29,7 @@ class DisksProbe:
 
     def __init__(self, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> None:
         self._file, self._whole = KeptFile(proc / "diskstats", 1 << 20), sys / "block"
-        self._window, self._missing = Window(), Missing(self.name)
+        self._window, self._missing = Window(), UnseenOnce(self.name)
         self._last: dict[str, tuple[int, ...]] = {}
 
     def read(self, now_s: float) -> Iterable[DiskRow]:
@@ -36,7 +37,7 @@ class DisksProbe:
             devices = {name.replace("!", "/") for name in names_in(self._whole)}
             now = disk_totals(self._file.read_all(), devices)
         except OSError as error:
-            self._missing.add("disks", error)
+            self._missing.add("disks", reason(error))
             return []
         window_s, last, self._last = self._window.step(now_s), self._last, now
         if window_s is None:

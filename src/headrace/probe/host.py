@@ -7,13 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from headrace.probe.proc_text import TICK_US, keyed, number, numbers, whole_lines
-from headrace.probe.readings import KeptFile, Missing, Window
+from headrace.probe.readings import KeptFile, Window, reason
+from headrace.probe.unseen import UnseenOnce
 from headrace.records.capture import Unseen
 from headrace.records.rows.host import CoreRow, HostRow, PressureRow
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _STAT_BYTES = 1 << 18
 """`/proc/stat` of 1,024 cores with its long line of interrupts fits."""
+_CORE_BYTES = 192
+"""A core's line in it, at most. They come first; the rest is not asked for."""
 
 
 class CoresProbe:
@@ -27,15 +30,15 @@ class CoresProbe:
     period_s = 0.2
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
-        self._file = KeptFile(proc / "stat", _STAT_BYTES)
-        self._window, self._missing = Window(), Missing(self.name)
+        self._file = KeptFile(proc / "stat", _CORE_BYTES * (1 + os.sysconf("SC_NPROCESSORS_CONF")))
+        self._window, self._missing = Window(), UnseenOnce(self.name)
         self._last: dict[int, tuple[int, ...]] = {}
 
     def read(self, now_s: float) -> Iterable[CoreRow]:
         try:
-            times = core_times(self._file.read_all())
+            times = core_times(self._file.read())
         except OSError as error:
-            self._missing.add("CPU time of the cores", error)
+            self._missing.add("CPU time of the cores", reason(error))
             return []
         window_s, last, self._last = self._window.step(now_s), self._last, times
         if window_s is None:
@@ -90,14 +93,15 @@ def _core_row(
 class PressureProbe:
     """Time stalled for want of CPU, memory and disks: `PressureRow` of the scope `host`, from the running totals.
 
-    Every 0.2 s, as the cores: the totals are exact at each reading, unlike the averages beside them.
+    Once a second: the totals are exact at each reading, unlike the averages beside them, but the kernel adds up all cores for each. What
+    happens in between shows in the threads' waiting and states.
     """
 
     name = "pressure"
-    period_s = 0.2
+    period_s = 1.0
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
-        self._missing = Missing(self.name)
+        self._missing = UnseenOnce(self.name)
         files = {
             resource: KeptFile(proc / "pressure" / resource, 256) for resource in ("cpu", "memory", "io")
         }
@@ -119,7 +123,7 @@ class PressureProbe:
 class Pressure:
     """One file of pressure stall information."""
 
-    def __init__(self, scope: str, resource: str, file: KeptFile, missing: Missing) -> None:
+    def __init__(self, scope: str, resource: str, file: KeptFile, missing: UnseenOnce) -> None:
         self._scope, self._resource, self._file, self._missing = scope, resource, file, missing
         self._window = Window()
         self._last: dict[bytes, int] = {}
@@ -176,7 +180,7 @@ class HostProbe:
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._files = {name: KeptFile(proc / name, _STAT_BYTES) for name in _HOST_NAMES}
-        self._window, self._missing = Window(), Missing(self.name)
+        self._window, self._missing = Window(), UnseenOnce(self.name)
         self._last: dict[bytes, int] = {}
 
     def read(self, now_s: float) -> Iterable[HostRow]:
@@ -188,7 +192,7 @@ class HostProbe:
         try:
             raw = self._files[name].read_all()
         except OSError as error:
-            self._missing.add(f"/proc/{name}", error)
+            self._missing.add(f"/proc/{name}", reason(error))
             return
         yield from keyed(raw, _HOST_NAMES[name]).items()
 

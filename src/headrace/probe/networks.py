@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from headrace.probe.proc_text import number, numbers, readable, whole_lines
-from headrace.probe.readings import KeptFile, Missing, Window, amounts
+from headrace.probe.readings import KeptFile, Window, amounts, reason
+from headrace.probe.unseen import UnseenOnce
 from headrace.records.capture import Unseen
 from headrace.records.rows.host import NetworkRow, TcpRow
 
@@ -26,7 +27,7 @@ class NetworksProbe:
         """`process` is one that lives in the name space; `sys` is None where that is not this program's own."""
         self._files = {name: KeptFile(process / "net" / name, 1 << 20) for name in ("dev", "snmp", "netstat")}
         self._sys = sys
-        self._window, self._missing = Window(), Missing(self.name)
+        self._window, self._missing = Window(), UnseenOnce(self.name)
         if sys is None:
             self._missing.add(
                 "networks of the machine",
@@ -60,7 +61,7 @@ class NetworksProbe:
         try:
             return self._files[name].read_all()
         except OSError as error:
-            self._missing.add(f"/proc/net/{name}", error)
+            self._missing.add(f"/proc/net/{name}", reason(error))
             return b""
 
     def _speed(self, interface: str) -> int | None:

@@ -97,11 +97,17 @@ def thread_totals(raw: bytes) -> tuple[int, int, int] | None:
         return None
 
 
-_ALLOWED = re.compile(rb"\nCpus_allowed_list:\t([0-9,-]+)\n")
+_CORES = re.compile(rb"[0-9][0-9,-]*")
+_ALLOWED = re.compile(rb"\nCpus_allowed_list:\t([0-9][0-9,-]*)\n")
+
+
+def core_list(raw: bytes) -> str | None:
+    """A list of cores such as `0-3,8`; None for anything else."""
+    return raw.decode() if _CORES.fullmatch(raw) else None
 
 
 def allowed_cores(status: bytes) -> str | None:
-    """The cores a process or thread may run on, as in `0-3,8`, by its `status` file."""
+    """The cores a process or thread may run on, by its `status` file."""
     found = _ALLOWED.search(status)
     return found[1].decode() if found else None
 

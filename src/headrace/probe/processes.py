@@ -8,7 +8,8 @@ from pathlib import Path
 
 from headrace.probe.probe import Watched
 from headrace.probe.proc_text import TICK_US, allowed_cores, keyed, number, numbers, readable, stat_fields
-from headrace.probe.readings import LONGEST_WINDOW_S, Descriptors, KeptFile, Missing, amounts, gone
+from headrace.probe.readings import LONGEST_WINDOW_S, Descriptors, KeptFile, amounts, gone, reason
+from headrace.probe.unseen import UnseenOnce
 from headrace.probe.watched import has_ended, process_age_s
 from headrace.records.capture import Unseen
 from headrace.records.rows.process import ProcessRow, TaskRow
@@ -38,7 +39,7 @@ class ProcessesProbe:
         self._watched, self._proc, self._descriptors = watched, proc, descriptors
         self._processes: dict[int, ProcessReader] = {}
         self._last_s: float | None = None
-        self._missing = Missing(self.name)
+        self._missing = UnseenOnce(self.name)
 
     def read(self, now_s: float) -> Iterable[ProcessRow | TaskRow]:
         pids = self._watched.pids
@@ -52,7 +53,7 @@ class ProcessesProbe:
                 process.read(now_s, self._last_s, rows)
             except OSError as error:
                 if not gone(error):
-                    self._missing.add(f"process {process.pid}", error)
+                    self._missing.add(f"process {process.pid}", reason(error))
         self._last_s = now_s
         return rows
 
@@ -68,7 +69,7 @@ class ProcessesProbe:
 class ProcessReader:
     """Reads one process's files."""
 
-    def __init__(self, pid: int, proc: Path, descriptors: Descriptors | None, missing: Missing) -> None:
+    def __init__(self, pid: int, proc: Path, descriptors: Descriptors | None, missing: UnseenOnce) -> None:
         self.pid = pid
         self._folder, self._missing = proc / str(pid), missing
         self._stat = KeptFile(self._folder / "stat", 1024, descriptors)
@@ -146,7 +147,7 @@ class ProcessReader:
             found = keyed(self._io.read(), _IO, b" ")
         except OSError as error:
             if not gone(error) or (self._folder / "stat").exists():
-                self._missing.add(f"bytes read and written by process {self.pid}", error)
+                self._missing.add(f"bytes read and written by process {self.pid}", reason(error))
                 self._io = None
             return None
         return tuple(found.values()) if len(found) == len(_IO) else None

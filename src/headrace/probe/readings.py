@@ -1,4 +1,4 @@
-"""What probes have in common: files kept open, the window between readings, the list of what could not be seen."""
+"""What probes of /proc have in common: files kept open, the window between readings, why something could not be read."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import os
 import resource
 from collections.abc import Sequence
 from pathlib import Path
-
-from headrace.records.capture import Unseen
 
 LONGEST_WINDOW_S = 600.0
 """After a longer break (a stopped recorder, a machine asleep) amounts say nothing, and could outgrow their columns."""
@@ -42,7 +40,7 @@ class Descriptors:
 class KeptFile:
     """A file of /proc or /sys that is read again and again. Kept open: opening takes several times as long as reading."""
 
-    __slots__ = ("_descriptors", "_fd", "_folder", "_path", "_size_bytes")
+    __slots__ = ("_descriptors", "_folder", "_path", "_size_bytes", "fd")
 
     def __init__(
         self,
@@ -53,7 +51,8 @@ class KeptFile:
     ) -> None:
         """`size_bytes` bounds what is read. `folder` is an open folder that `path` counts from."""
         self._path, self._size_bytes, self._folder, self._descriptors = path, size_bytes, folder, descriptors
-        self._fd = -1
+        self.fd = -1
+        """-1 while it is not open."""
 
     def read(self) -> bytes:
         """The beginning of the file, as much as one system call gives.
@@ -61,16 +60,16 @@ class KeptFile:
         Raises:
             OSError: the file is gone, hidden or refused; the next reading opens it anew.
         """
-        if self._fd < 0:
+        if self.fd < 0:
             fd = os.open(self._path, os.O_RDONLY, dir_fd=self._folder)
             if not self._may_keep():
                 try:
                     return os.read(fd, self._size_bytes)
                 finally:
                     os.close(fd)
-            self._fd = fd
+            self.fd = fd
         try:
-            return os.pread(self._fd, self._size_bytes, 0)
+            return os.pread(self.fd, self._size_bytes, 0)
         except OSError:
             self.close()
             raise
@@ -79,14 +78,14 @@ class KeptFile:
         """The whole file up to `size_bytes`: the kernel hands long tables out in pieces. Raises OSError like `read`."""
         parts = [self.read()]
         length = len(parts[0])
-        while parts[-1] and self._fd >= 0 and length < self._size_bytes:
-            parts.append(os.pread(self._fd, self._size_bytes - length, length))
+        while parts[-1] and self.fd >= 0 and length < self._size_bytes:
+            parts.append(os.pread(self.fd, self._size_bytes - length, length))
             length += len(parts[-1])
         return b"".join(parts)
 
     def close(self) -> None:
-        if self._fd >= 0:
-            fd, self._fd = self._fd, -1
+        if self.fd >= 0:
+            fd, self.fd = self.fd, -1
             if self._descriptors is not None:
                 self._descriptors.left += 1
             os.close(fd)
@@ -113,24 +112,6 @@ class Window:
         return window_s if window_s is not None and 0.0 < window_s <= LONGEST_WINDOW_S else None
 
 
-class Missing:
-    """What one probe could not see, each thing told once."""
-
-    _MOST = 100
-
-    def __init__(self, probe: str) -> None:
-        self._probe = probe
-        self._told: dict[str, Unseen] = {}
-
-    def add(self, what: str, why: str | OSError) -> None:
-        """`why` is plain English, or the error that reading ended with."""
-        if what not in self._told and len(self._told) < self._MOST:
-            self._told[what] = Unseen(self._probe, what, reason(why) if isinstance(why, OSError) else why)
-
-    def all(self) -> Sequence[Unseen]:
-        return tuple(self._told.values())
-
-
 def reason(error: OSError) -> str:
     """Why something of /proc or /sys could not be read."""
     if error.errno in (errno.EACCES, errno.EPERM):
@@ -141,7 +122,7 @@ def reason(error: OSError) -> str:
         return "it is switched off in this kernel"
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return "too many files are open; raise the limit of open files (ulimit -n)"
-    return f"reading it failed: {os.strerror(error.errno or 0)}"
+    return f"reading it failed: {error.strerror or error}"
 
 
 def gone(error: OSError) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import socket
 import struct
@@ -126,6 +127,8 @@ def _opened_inside(netns: str) -> socket.socket:
                 os.close(fd)
         except OSError as error:
             opened.append(error)
+        except AttributeError:
+            opened.append(OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)))
 
     thread = Thread(target=enter, name="netns")
     thread.start()

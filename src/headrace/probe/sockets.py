@@ -8,14 +8,15 @@ from pathlib import Path
 from time import thread_time
 
 from headrace.probe.probe import Watched
-from headrace.probe.readings import Missing, Window, amounts, gone
+from headrace.probe.readings import Window, amounts, gone, reason
 from headrace.probe.sock_diag import SocketMonitor
 from headrace.probe.tcp_sockets import LISTEN, SPENT, TcpSocket, parse_tcp_table, socket_inodes
+from headrace.probe.unseen import UnseenOnce
 from headrace.records.capture import Unseen
 from headrace.records.rows.process import SocketRow
 
-_SHARE = 0.001
-"""Of one core for each of the two searches: beyond, they are made less often."""
+_SHARE = 0.0005
+"""Of one core for each of the two searches: where they cost more, they are made less often."""
 _HOLDERS_PERIOD_S = 5.0
 _MOST_GROUPS = 64
 _NOTHING = (0, 0, 0)
@@ -25,9 +26,9 @@ _NO_TOTALS = "bytes, retransmits and round trips of the service's sockets"
 class SocketsProbe:
     """TCP sockets of the watched processes by role and port: `SocketRow`.
 
-    Every 2 s, for one look makes the kernel walk its table of all connections. Which sockets the service holds is looked up every 5 s;
-    connections to its own ports are known without, so only its connections to others can be counted that late. What a connection moved
-    between the last look and its end is lost.
+    Every 2 s, or less often where it costs more than `_SHARE`: one look makes the kernel walk its table of all connections, which is as
+    large as the machine's memory. Which sockets the service holds is looked up every 5 s; connections to its own ports are known without,
+    so only its connections to others can be counted that late. What a connection moved between the last look and its end is lost.
     """
 
     name = "sockets"
@@ -35,7 +36,7 @@ class SocketsProbe:
 
     def __init__(self, watched: Watched, proc: Path = Path("/proc")) -> None:
         self._watched, self._proc = watched, proc
-        self._window, self._missing = Window(), Missing(self.name)
+        self._window, self._missing = Window(), UnseenOnce(self.name)
         self._monitor: SocketMonitor | None = None
         self._netns: int | None = None
         self._text_of: int | None = None
@@ -77,7 +78,7 @@ class SocketsProbe:
                 netns = (self._proc / str(pid) / "ns" / "net").stat().st_ino
             except OSError as error:
                 if not gone(error):
-                    self._missing.add(f"sockets of process {pid}", error)
+                    self._missing.add(f"sockets of process {pid}", reason(error))
                 continue
             if self._netns is None:
                 self._netns = netns
@@ -104,7 +105,7 @@ class SocketsProbe:
             try:
                 return self._monitor.sockets(self._wanted)
             except OSError as error:
-                self._missing.add(_NO_TOTALS, error)
+                self._missing.add(_NO_TOTALS, reason(error))
                 self.close()
                 self._text_of = min(self._watched.pids, default=None)
         return [
@@ -119,7 +120,7 @@ class SocketsProbe:
                 yield from parse_tcp_table((self._proc / str(self._text_of) / "net" / name).read_bytes())
             except OSError as error:
                 if not gone(error):
-                    self._missing.add(f"sockets of the service ({name})", error)
+                    self._missing.add(f"sockets of the service ({name})", reason(error))
 
     def _wanted(self, inode: int, local_port: int) -> bool:
         return inode in self._inodes or local_port in self._ports

@@ -28,7 +28,7 @@ def by_pid(pid: int, proc: Path = Path("/proc")) -> ProcessTree:
         raise UsageError(f"there is no process {pid} here; `ps -e` or `pgrep -af NAME` lists those there are")
     if has_ended(fields):
         raise UsageError(f"process {pid} has ended and only waits to be collected by its parent")
-    owner = keyed((proc / str(pid) / "status").read_bytes(), [b"Tgid:"], b"\t").get(b"Tgid:", pid)
+    owner = _owner(pid, proc)
     if owner != pid:
         raise UsageError(f"{pid} is a thread of process {owner}; give the process: --pid {owner}")
     return ProcessTree([pid], proc)
@@ -88,6 +88,15 @@ def by_cgroup(path: str, mountinfo: Path = Path("/proc/self/mountinfo")) -> Grou
     raise UsageError(f"control group {path} has no processes now; start the service first")
 
 
+def _owner(pid: int, proc: Path) -> int:
+    """The process that a thread belongs to."""
+    try:
+        status = (proc / str(pid) / "status").read_bytes()
+    except OSError:
+        return pid
+    return keyed(status, [b"Tgid:"], b"\t").get(b"Tgid:", pid)
+
+
 def _table(proc: Path) -> Iterator[TcpSocket]:
     for name in ("tcp", "tcp6"):
         try:
@@ -107,10 +116,10 @@ def _holders(inodes: set[int], proc: Path) -> Iterator[int]:
 
 def _topmost(pids: list[int], proc: Path) -> list[int]:
     """Those that no other one of them started: a server's workers hold its socket as well."""
-    return [pid for pid in pids if pids_above(pid, proc).isdisjoint(pids)]
+    return [pid for pid in pids if _above(pid, proc).isdisjoint(pids)]
 
 
-def pids_above(pid: int, proc: Path) -> set[int]:
+def _above(pid: int, proc: Path) -> set[int]:
     """The process's parent, its parent, and so on."""
     above: set[int] = set()
     while fields := read_stat(f"{proc}/{pid}/stat"):

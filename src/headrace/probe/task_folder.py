@@ -6,13 +6,14 @@ import os
 from pathlib import Path
 
 from headrace.probe.readings import Descriptors, KeptFile, names_in
-from headrace.probe.thread import ThreadReader
+from headrace.probe.thread import SCHEDSTAT_BYTES, ThreadReader
 
-_LIST_PERIOD_S = 5.0
-"""The folder is listed when the number of threads changed or one ended; else so often, to be safe."""
-_LIST_S_PER_THREAD = 0.002
-"""The least time between lists. Listing costs 1.4 us a thread: that makes 0.07 % of a core."""
-_SCHEDSTAT_BYTES, _STAT_BYTES, _STATUS_BYTES = 64, 1024, 1 << 14
+_CHANGED_S_PER_THREAD = 0.002
+"""The folder is listed when the number of threads changed or one ended, but no more often than this: a list costs 1.4 us a thread."""
+_UNCHANGED_S_PER_THREAD = 0.01
+"""It is listed in any case after this time, and 5 s at least: one thread may have ended and another begun."""
+_UNCHANGED_S = 5.0
+_STAT_BYTES, _STATUS_BYTES = 1024, 1 << 14
 
 
 class TaskFolder:
@@ -37,10 +38,12 @@ class TaskFolder:
     def found(self, now_s: float) -> list[ThreadReader]:
         """Threads that were not there at the last list. Those that ended are closed."""
         links = self._link_count()
-        age_s = _LIST_PERIOD_S if self._links < 0 or self._listed_s is None else now_s - self._listed_s
-        changed = self.ended or links != self._links
-        if age_s < _LIST_PERIOD_S and not (changed and age_s >= _LIST_S_PER_THREAD * len(self._threads)):
-            return []
+        if self._links >= 0 and self._listed_s is not None:
+            least_s = max(_UNCHANGED_S, _UNCHANGED_S_PER_THREAD * len(self._threads))
+            if self.ended or links != self._links:
+                least_s = _CHANGED_S_PER_THREAD * len(self._threads)
+            if now_s - self._listed_s < least_s:
+                return []
         names = self._names()
         self.dead = not names
         for name in self._threads.keys() - names:
@@ -74,13 +77,13 @@ class TaskFolder:
         def file(kind: str, size_bytes: int) -> KeptFile:
             return KeptFile(f"{name}/{kind}", size_bytes, self._descriptors, self._folder)
 
-        schedstat = file("schedstat", _SCHEDSTAT_BYTES) if self.has_schedstat else None
+        schedstat = file("schedstat", SCHEDSTAT_BYTES) if self.has_schedstat else None
         stat, status = file("stat", _STAT_BYTES), file("status", _STATUS_BYTES)
         return ThreadReader(self.pid, int(name), self._listed_s, schedstat, stat, status)
 
     def _keeps_schedstat(self) -> bool:
         """The main thread has run: where its numbers are all 0 the kernel does not count."""
-        main = KeptFile(f"{self.pid}/schedstat", _SCHEDSTAT_BYTES, folder=self._folder)
+        main = KeptFile(f"{self.pid}/schedstat", SCHEDSTAT_BYTES, folder=self._folder)
         try:
             return main.read() != b"0 0 0\n"
         except OSError:

@@ -9,26 +9,28 @@ from pathlib import Path
 from time import thread_time
 
 from headrace.probe.probe import Watched
-from headrace.probe.readings import Descriptors, Missing, gone
+from headrace.probe.readings import Descriptors, gone, reason
 from headrace.probe.task_folder import TaskFolder
 from headrace.probe.thread import ThreadReader, ThreadRows
+from headrace.probe.unseen import UnseenOnce
 from headrace.probe.watched import process_age_s, read_stat
 from headrace.records.capture import Unseen
 from headrace.records.rows.process import TaskRow, ThreadRow
 
 _COLD_PERIOD_S = 2.0
-_FIRST_BUDGETS = 50
-"""The first reading may cost as much as so many others: all threads are to be known from the start."""
-_CHECK_EVERY = 8
-"""Looks between two readings of the CPU clock, which costs as much as a look."""
+_ASLEEP_PERIOD_S = 4.0
+_ASLEEP_LOOKS = 5
+"""After so many looks that found nothing, 10 s, a thread is asleep. Big servers have hundreds that hardly ever wake."""
+_CHECK_EVERY = 4
+"""Looks between two readings of the CPU clock, which costs a quarter of one."""
 
 
 class ThreadsProbe:
     """Threads of the watched processes: `ThreadRow` of those that ran, `TaskRow` of new and renamed ones.
 
-    Every 0.2 s all *hot* threads are looked at (`thread.HOT_SHARE`), and a tenth of the others, so that each has its turn every 2 s. Their
-    totals lose nothing meanwhile; a row's `window_s` says what it covers. One reading takes at most about `budget_s` of CPU time: what is
-    left over comes first in the next.
+    Every 0.2 s all *hot* threads are looked at (`thread.HOT_SHARE`), and a part of the others, so that each has its turn every 2 s, or
+    every 4 s if it sleeps. Their totals lose nothing meanwhile; a row's `window_s` says what it covers. One reading takes at most about
+    `budget_s` of CPU time: what is left over comes first in the next. Only the first one takes what it takes to open all threads' files.
     """
 
     name = "threads"
@@ -39,7 +41,7 @@ class ThreadsProbe:
         watched: Watched,
         proc: Path = Path("/proc"),
         descriptors: Descriptors | None = None,
-        budget_s: float = 0.001,
+        budget_s: float = 0.0007,
     ) -> None:
         """`descriptors` bounds the files kept open; None: no bound."""
         self._watched, self._proc, self._descriptors = watched, str(proc), descriptors
@@ -49,18 +51,20 @@ class ThreadsProbe:
         self._new: deque[ThreadReader] = deque()
         self._hot: deque[ThreadReader] = deque()
         self._cold: deque[ThreadReader] = deque()
+        self._asleep: deque[ThreadReader] = deque()
         self._last_s: float | None = None
-        self._missing = Missing(self.name)
+        self._missing = UnseenOnce(self.name)
 
     def read(self, now_s: float) -> Iterable[TaskRow | ThreadRow]:
-        until_s = thread_time() + self._budget_s * (_FIRST_BUDGETS if self._last_s is None else 1)
+        began_s, first = thread_time(), self._last_s is None
         passed_s = 0.0 if self._last_s is None else now_s - self._last_s
         self._follow(now_s)
         self._last_s = now_s
         rows: ThreadRows = []
-        self._take(self._new, 1.0, until_s - 0.6 * self._budget_s, now_s, rows)
-        self._take(self._cold, passed_s / _COLD_PERIOD_S, until_s - 0.3 * self._budget_s, now_s, rows)
-        self._take(self._hot, 1.0, until_s, now_s, rows)
+        self._take(self._hot, 1.0, began_s + 0.6 * self._budget_s, now_s, rows)
+        self._take(self._asleep, passed_s / _ASLEEP_PERIOD_S, began_s + 0.75 * self._budget_s, now_s, rows)
+        self._take(self._cold, passed_s / _COLD_PERIOD_S, began_s + 0.9 * self._budget_s, now_s, rows)
+        self._take(self._new, 1.0, math.inf if first else began_s + self._budget_s, now_s, rows)
         return rows
 
     def _take(
@@ -88,9 +92,12 @@ class ThreadsProbe:
                     self._lose(thread)
                 else:
                     queue.append(thread)
-                    self._missing.add(f"threads of process {thread.pid}", error)
+                    self._missing.add(f"threads of process {thread.pid}", reason(error))
                 continue
-            (self._hot if thread.hot_looks > 0 else self._cold).append(thread)
+            if thread.heat > 0:
+                self._hot.append(thread)
+            else:
+                (self._cold if thread.heat > -_ASLEEP_LOOKS else self._asleep).append(thread)
 
     def _lose(self, thread: ThreadReader) -> None:
         thread.close()
@@ -114,7 +121,7 @@ class ThreadsProbe:
         except OSError as error:
             if not gone(error):
                 self._refused.add(pid)
-                self._missing.add(f"threads of process {pid}", error)
+                self._missing.add(f"threads of process {pid}", reason(error))
             return
         self._folders[pid] = folder
         if not folder.has_schedstat and read_stat(f"{self._proc}/{pid}/stat"):

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from headrace.probe.proc_text import TICK_US, number, stat_fields
-from headrace.probe.readings import KeptFile, Missing, names_in
+from headrace.probe.readings import KeptFile, names_in, reason
+from headrace.probe.unseen import UnseenOnce
 from headrace.records.capture import Unseen
 
 _STATE, _PPID, _THREADS, _START = 3, 4, 20, 22
@@ -25,7 +26,7 @@ class ProcessTree:
 
     def __init__(self, roots: Iterable[int], proc: Path = Path("/proc")) -> None:
         self._proc = str(proc)
-        self._missing = Missing("watched")
+        self._missing = UnseenOnce("watched")
         self._seen: set[str] = set()
         self._starts: dict[int, bytes] = {}
         self.roots = frozenset(roots)
@@ -71,7 +72,7 @@ class ProcessTree:
         try:
             present = set(names_in(self._proc))
         except OSError as error:
-            self._missing.add("the list of processes", error)
+            self._missing.add("the list of processes", reason(error))
             return
         if "1" not in present:
             self._missing.add("processes of other users", "the list of processes leaves them out (hidepid)")
@@ -105,7 +106,7 @@ class GroupMembers:
     def __init__(self, folder: Path) -> None:
         """`folder` is the group's, under /sys/fs/cgroup."""
         self.folder = folder
-        self._missing = Missing("watched")
+        self._missing = UnseenOnce("watched")
         self.pids: frozenset[int] = frozenset()
         """The members at the last `refresh`."""
         self.refresh()
@@ -132,7 +133,7 @@ class GroupMembers:
         except FileNotFoundError:
             return ()
         except OSError as error:
-            self._missing.add(f"members in {file}", error)
+            self._missing.add(f"members in {file}", reason(error))
             return ()
         members = {pid for line in lines if (pid := number(line)) is not None}
         if 0 in members:

@@ -74,7 +74,9 @@ def run(options: argparse.Namespace) -> int:
             watch,
             options.output or new_folder("capture"),
             stop,
-            lambda figures, now_s: screen.draw(_live(figures, now_s, options.seconds)),
+            (lambda figures, now_s: screen.draw(_live(figures, now_s, options.seconds)))
+            if screen.live
+            else None,
         )
     screen.clear()
     print(output.as_json(told.as_dict()) if options.json else _result(told))

@@ -43,15 +43,19 @@ class ProcessRow(NamedTuple):
     written_bytes: Annotated[int | None, int64("Sent to disks.")]
     read_call_bytes: Annotated[
         int | None,
-        int64("Returned by read calls of any kind of file, cached ones included; sockets are not."),
+        int64("Returned by read(2) and its like for any kind of file, cached ones included; recv(2) is not."),
     ]
     written_call_bytes: Annotated[
-        int | None, int64("Given to write calls of any kind of file, cached ones included; sockets are not.")
+        int | None,
+        int64("Given to write(2) and its like for any kind of file, cached ones included; send(2) is not."),
     ]
 
 
 class ThreadRow(NamedTuple):
-    """One thread. Threads that did nothing have no rows; a thread's next row covers the time since its last."""
+    """One thread. One that did nothing has no rows; `window_s` says how far back the next one reaches. Busy threads are read most often.
+
+    What comes after `slices` is told by some rows only: its amounts count from the row that told them last.
+    """
 
     t_s: Time
     window_s: Window
@@ -60,7 +64,9 @@ class ThreadRow(NamedTuple):
     cpu_us: Annotated[int | None, int32("On a core (schedstat).")]
     wait_us: Annotated[
         int | None,
-        int32("Ready to run, waiting for a core or, throttled, for the quota's next period (schedstat)."),
+        int32(
+            "Ready to run, waiting for a core or, throttled, for the quota's next period (schedstat; told when the wait is over)."
+        ),
     ]
     slices: Annotated[int | None, int32("Times it was put on a core (schedstat).")]
     system_us: Annotated[
@@ -72,12 +78,8 @@ class ThreadRow(NamedTuple):
     core: Annotated[int | None, int16("The core it was last on.")]
     minor_faults: Annotated[int | None, int32("Page faults served from memory.")]
     major_faults: Annotated[int | None, int32("Page faults that read from disk.")]
-    voluntary_switches: Annotated[
-        int | None, int32("Times it gave its core up to wait for something; read less often than the rest.")
-    ]
-    involuntary_switches: Annotated[
-        int | None, int32("Times its core was taken away; read less often than the rest.")
-    ]
+    voluntary_switches: Annotated[int | None, int32("Times it gave its core up to wait for something.")]
+    involuntary_switches: Annotated[int | None, int32("Times its core was taken away.")]
 
 
 class CgroupRow(NamedTuple):
