@@ -389,7 +389,10 @@ def test_requests_fall_into_their_phases() -> None:
     assert climb.pop("warm-up") == 10
     assert len(climb) == 10 and next(iter(climb)) == "10..20/s"
     assert all(abs(count - rate) <= 1 for count, rate in zip(climb.values(), range(15, 115, 10), strict=True))
-    assert in_phases(Replay(np.array([0.0, 1.0, 2.5, 2.5, 9.0]), np.zeros(5, int), 2.0), 1.0, 3.0) == {"warm-up": 2, "run": 2}
+    assert in_phases(Replay(np.array([0.0, 1.0, 2.5, 2.5, 9.0]), np.zeros(5, int), 2.0), 1.0, 3.0) == {
+        "warm-up": 2,
+        "run": 2,
+    }
 
 
 def test_poisson_arrivals_have_the_rate_and_are_not_regular() -> None:
