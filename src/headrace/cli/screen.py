@@ -7,8 +7,6 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
-from headrace.core.watching.lines import Line
-
 _UP = "\x1b[{}A"
 _CLEAR_BELOW = "\x1b[J"
 
@@ -36,13 +34,3 @@ class Screen:
         """Takes the picture away, for the result to stand in its place."""
         self.draw([])
         self._height = 0
-
-
-def columns_of(lines: Sequence[Line], end: bool) -> list[str]:
-    """Lines as columns: now and mean while it runs, the mean alone at the end."""
-    label_width = max((len(line.label) for line in lines), default=0)
-    texts = []
-    for line in lines:
-        values = f"{line.mean:>12}" if end else f"{line.now:>12}{line.mean:>12}"
-        texts.append(f"{line.label:<{label_width}}{values}  {line.note}".rstrip())
-    return texts

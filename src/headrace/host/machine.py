@@ -13,6 +13,16 @@ def boot_id(proc: Path = Path("/proc")) -> str | None:
     return _line(proc / "sys/kernel/random/boot_id")
 
 
+def checked_out_commit(inside: Path) -> str | None:
+    """The commit that a folder's repository has checked out; None outside of one, as where a package is installed."""
+    for folder in inside.parents:
+        head = _line(folder / ".git" / "HEAD")
+        if head is not None:
+            name = head.removeprefix("ref: ")
+            return head if name == head else _line(folder / ".git" / name)
+    return None
+
+
 def machine_facts(proc: Path = Path("/proc")) -> dict[str, Any]:
     """Cores, memory, kernel; what cannot be read is None."""
     return {

@@ -1,23 +1,32 @@
 """`make demo`: real photographs through a real model, along both paths.
 
-It starts two servers, shows what they predict, where the time of a request goes, and how the paths compare on the same photographs.
+It starts two servers, shows what they predict, where the time of a request goes, how the paths compare on the same photographs, and
+what one of them looks like from outside.
 """
 
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
+from threading import Event
 
+from headrace.core.watching.lines import columns_of, main_lines
 from headrace.errors import HeadraceError
 from headrace.lab.assets import Assets, load
 from headrace.lab.server_process import RunningServer, running_server
 from headrace.lab.traffic import Traffic, drive, predict
 from headrace.records.timeline import STAGES
+from headrace.workflows.estimate import Asked, estimate, from_capture
+from headrace.workflows.record import record
+from headrace.workflows.record_target import Watch
 
 CLIENTS = 8
 ROUNDS = 3
 WINDOW_S = 3.0
+WATCHED_S = 6.0
 
 
 def main() -> int:
@@ -48,6 +57,7 @@ def _show(assets: Assets, staged: RunningServer, legacy: RunningServer) -> int:
         failures += [failure for traffic in totals.values() for failure in traffic.failures]
         if title == "baseline":
             _stage_bill(totals)
+    _watched(assets.large_baseline, legacy)
     for failure in failures[:5]:
         print(f"failed: {failure}")
     print(
@@ -104,9 +114,25 @@ def _stage_bill(totals: dict[str, Traffic]) -> None:
     print("\nwhere the time of a request goes, mean ms (waiting + working):")
     print(f"  {'path':<8} " + " ".join(f"{stage:>16}" for stage in STAGES) + f" {'sum':>9}")
     for path, traffic in totals.items():
-        bill = traffic.mean_stage_ms
-        cells = [f"{bill.get(f'{stage}-wait', 0.0):7.1f} + {bill.get(stage, 0.0):6.1f}" for stage in STAGES]
-        print(f"  {path:<8} " + " ".join(cells) + f" {sum(bill.values()):9.1f}")
+        bill = [traffic.stage_ms(stage) for stage in STAGES]
+        cells = [f"{wait_ms:7.1f} + {service_ms:6.1f}" for wait_ms, service_ms in bill]
+        print(f"  {path:<8} " + " ".join(cells) + f" {sum(map(sum, bill)):9.1f}")
+
+
+def _watched(photographs: tuple[Path, ...], server: RunningServer) -> None:
+    """The legacy path from outside, as any service would be watched, and what its figures come to."""
+    images = [path.read_bytes() for path in photographs]
+    with TemporaryDirectory() as folder, ThreadPoolExecutor(1) as client:
+        capture = Path(folder) / "capture"
+        asking = client.submit(drive, server.port, images, CLIENTS, WATCHED_S + 1)
+        watch = Watch(service=f"http://127.0.0.1:{server.port}", seconds=WATCHED_S)
+        told = record(watch, capture, Event())
+        asking.result()
+        print(f"\nthe legacy path watched from outside for {WATCHED_S:g} s, mean (headrace record):")
+        for line in columns_of(main_lines(told.figures), end=True):
+            print(f"  {line}")
+        chain, measured = from_capture(capture)
+        print(f"who waits for whom (headrace estimate): {estimate(Asked(chain, CLIENTS), measured).sentence}")
 
 
 if __name__ == "__main__":

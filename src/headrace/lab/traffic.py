@@ -1,15 +1,19 @@
-"""A few clients in a closed loop: enough to show a server at work. Measuring is done elsewhere."""
+"""A few clients in a closed loop, to show a server at work."""
 
 from __future__ import annotations
 
 import http.client
 import json
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Any
 
-from headrace.clock import monotonic_s
+from headrace.load.run import Phase, closed_loop
+from headrace.load.run import drive as run
+from headrace.load.shot import Target
+from headrace.load.wire import Endpoint, Item, as_body
+from headrace.records.rows.load import OutcomeRow, SpanRow
 
 
 @dataclass
@@ -17,28 +21,37 @@ class Traffic:
     """What the clients saw."""
 
     seconds: float = 0.0
-    latencies_s: list[float] = field(default_factory=list)
-    stage_ms: dict[str, float] = field(default_factory=dict)
-    """Summed over answers, by name in `Server-Timing`."""
-    failures: list[str] = field(default_factory=list)
+    outcomes: list[OutcomeRow] = field(default_factory=list)
+    spans: list[SpanRow] = field(default_factory=list)
+
+    @property
+    def latencies_s(self) -> list[float]:
+        """Of right answers."""
+        return [
+            row.done_s - row.intended_s
+            for row in self.outcomes
+            if row.error is None and row.done_s is not None
+        ]
+
+    @property
+    def failures(self) -> list[str]:
+        """Kinds, one a request."""
+        return [row.error for row in self.outcomes if row.error is not None]
 
     @property
     def rate(self) -> float:
+        """Right answers a second."""
         return len(self.latencies_s) / self.seconds if self.seconds else 0.0
 
-    @property
-    def mean_stage_ms(self) -> dict[str, float]:
-        count = max(1, len(self.latencies_s))
-        return {name: total / count for name, total in self.stage_ms.items()}
+    def stage_ms(self, stage: str) -> tuple[float, float]:
+        """What a request waited and was worked on in a stage, on the mean."""
+        rows, requests = [row for row in self.spans if row.stage == stage], max(1, len(self.latencies_s))
+        return sum(row.wait_us for row in rows) * 1e-3 / requests, sum(
+            row.service_us for row in rows
+        ) * 1e-3 / requests
 
     def __add__(self, other: Traffic) -> Traffic:
-        names = [*self.stage_ms, *(name for name in other.stage_ms if name not in self.stage_ms)]
-        return Traffic(
-            self.seconds + other.seconds,
-            self.latencies_s + other.latencies_s,
-            {name: self.stage_ms.get(name, 0.0) + other.stage_ms.get(name, 0.0) for name in names},
-            self.failures + other.failures,
-        )
+        return Traffic(self.seconds + other.seconds, self.outcomes + other.outcomes, self.spans + other.spans)
 
 
 def predict(port: int, data: bytes) -> dict[str, Any]:
@@ -54,37 +67,19 @@ def predict(port: int, data: bytes) -> dict[str, Any]:
 
 def drive(port: int, images: Sequence[bytes], clients: int, seconds: float) -> Traffic:
     """`clients` connections send `images` in turn until the time is up; answers under way are waited for."""
-    traffic, lock, turn = Traffic(), threading.Lock(), iter(range(1 << 30))
-    start_s = monotonic_s()
-
-    def client() -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        while monotonic_s() - start_s < seconds:
-            sent_s = monotonic_s()
-            connection.request(
-                "POST", "/predict", images[next(turn) % len(images)], {"Content-Type": "image/jpeg"}
-            )
-            answer = connection.getresponse()
-            body = answer.read()
-            with lock:
-                _note(traffic, answer, body, monotonic_s() - sent_s)
-        connection.close()
-
-    threads = [threading.Thread(target=client) for _ in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    traffic.seconds = monotonic_s() - start_s
+    maker = as_body(Endpoint.of(f"http://127.0.0.1:{port}/predict"))
+    shots = [maker.make(Item(number, f"{number}.jpg", image)) for number, image in enumerate(images)]
+    traffic = Traffic()
+    figures = run(
+        closed_loop(
+            Target("127.0.0.1", port),
+            clients,
+            cycle(shots),
+            phases=[Phase("run", seconds)],
+            sink=traffic.outcomes.extend,
+            spans=traffic.spans.extend,
+        )
+    )
+    ends = [row.done_s for row in traffic.outcomes if row.done_s is not None]
+    traffic.seconds = max(ends, default=seconds) - figures.phases[0].began_s
     return traffic
-
-
-def _note(traffic: Traffic, answer: http.client.HTTPResponse, body: bytes, latency_s: float) -> None:
-    if answer.status != 200:
-        traffic.failures.append(f"{answer.status} {body[:200].decode(errors='replace')}")
-        return
-    traffic.latencies_s.append(latency_s)
-    for entry in (answer.getheader("Server-Timing") or "").split(", "):
-        name, _, duration = entry.partition(";dur=")
-        if duration:
-            traffic.stage_ms[name] = traffic.stage_ms.get(name, 0.0) + float(duration)

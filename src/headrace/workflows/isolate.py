@@ -8,13 +8,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headrace import __version__
-from headrace.clock import monotonic_s, wall_s
+from headrace.clock import monotonic_s
 from headrace.core.policy.plan import model_threads
-from headrace.host.machine import boot_id, machine_facts
 from headrace.models.opening import open_runner
 from headrace.models.resident import resident_run
-from headrace.records.capture import End, Manifest, Note
+from headrace.records.capture import End, Note
 from headrace.records.settings import Settings
 from headrace.serve.engine.cores import usable_cores
 from headrace.store.captures.writer import CaptureWriter
@@ -26,6 +24,7 @@ from headrace.workflows.isolation.loops import loop_model
 from headrace.workflows.isolation.meter import Pace, Rounds, Tell
 from headrace.workflows.isolation.samples import batch_of, take_samples
 from headrace.workflows.loading.makers import Sending, maker_of
+from headrace.workflows.manifests import manifest
 from headrace.workflows.recipes import find_recipe
 
 
@@ -127,22 +126,18 @@ def _capture(asked: Isolation, folder: Path | None, began_s: float) -> Iterator[
     if folder is None:
         yield (lambda rows: None), (lambda summary: None)
         return
-    manifest = Manifest(
-        headrace=__version__,
-        made_by="isolate",
-        began_wall_s=wall_s() - (monotonic_s() - began_s),
-        began_monotonic_s=began_s,
-        boot_id=boot_id(),
-        machine=machine_facts(),
+    head = manifest(
+        "isolate",
+        began_s,
         target={"url": asked.against} if asked.against else {"model": str(asked.model)},
         settings=asked.as_dict(),
         emulated=asked.settings.accelerator.startswith("emulated"),
     )
-    with CaptureWriter.create(folder, manifest) as writer:
+    with CaptureWriter.create(folder, head) as writer:
 
         def finish(summary: dict[str, Any]) -> None:
             now_s = monotonic_s() - began_s
-            if summary["emulated"] and not manifest.emulated:
+            if summary["emulated"] and not head.emulated:
                 writer.note(Note(now_s, "remark", "an emulated accelerator answered"))
             writer.finish(End(now_s, "finished", summary))
 

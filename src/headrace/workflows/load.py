@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace import __version__
-from headrace.clock import monotonic_s, wall_s
+from headrace.clock import monotonic_s
 from headrace.core.load.figures import PhaseFigures
 from headrace.core.load.goal import Goal
 from headrace.core.load.mix import Mix, picks
@@ -22,7 +21,6 @@ from headrace.core.load.patterns import Clients, Open, Rate, Replay, Steps, desc
 from headrace.core.load.tally import StageBills, Tally
 from headrace.core.load.validity import BEYOND_MIN
 from headrace.errors import StorageError, UsageError
-from headrace.host.machine import boot_id, machine_facts
 from headrace.load.preflight import ask_once
 from headrace.load.run import Limits
 from headrace.load.shot import Shot, Target
@@ -36,6 +34,7 @@ from headrace.workflows.loading.report import CapacityReport, LoadReport, phase_
 from headrace.workflows.loading.search import search
 from headrace.workflows.loading.session import Enough, Progress, Session, Show
 from headrace.workflows.loading.shots import Magazine, fill
+from headrace.workflows.manifests import manifest
 
 __all__ = ["Load", "LoadReport", "Progress", "Show", "load"]
 
@@ -184,13 +183,9 @@ def _shots(shots: Sequence[Shot], asked: Load, random: np.random.Generator) -> I
 
 
 def _manifest(asked: Load, emulated: bool, began_s: float) -> Manifest:
-    return Manifest(
-        headrace=__version__,
-        made_by="load",
-        began_wall_s=wall_s() - (monotonic_s() - began_s),
-        began_monotonic_s=began_s,
-        boot_id=boot_id(),
-        machine=machine_facts(),
+    return manifest(
+        "load",
+        began_s,
         target={"url": asked.url},
         settings=asked.as_dict(),
         seed=asked.seed,

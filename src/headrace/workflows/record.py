@@ -10,16 +10,14 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from headrace import __version__
-from headrace.clock import monotonic_s, wall_s
+from headrace.clock import monotonic_s
 from headrace.core.watching.figures import Figures
-from headrace.host.machine import boot_id, machine_facts
-from headrace.probe.gpus import gpu_facts
 from headrace.probe.probe import Probe, Row
 from headrace.probe.sampler import Sampler
 from headrace.records.capture import End, Manifest, Note, Unseen
 from headrace.records.rows.service import DeviceRow
 from headrace.store.captures.writer import CaptureWriter
+from headrace.workflows.manifests import manifest
 from headrace.workflows.record_target import Target, Watch, find_target, probes_for
 
 FLUSH_EVERY_S = 10.0
@@ -74,13 +72,9 @@ def record(watch: Watch, folder: Path, stop: Event, show: Show | None = None) ->
 
 
 def _manifest(watch: Watch, target: Target, probes: Sequence[Probe], began_s: float) -> Manifest:
-    return Manifest(
-        headrace=__version__,
-        made_by="record",
-        began_wall_s=wall_s() - (monotonic_s() - began_s),
-        began_monotonic_s=began_s,
-        boot_id=boot_id(),
-        machine=machine_facts() | {"gpus": gpu_facts()},
+    return manifest(
+        "record",
+        began_s,
         target=target.as_dict(),
         settings=asdict(watch) | {"periods_s": {probe.name: probe.period_s for probe in probes}},
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.cli import output
 from headrace.cli.flags import duration_s, json_flag
-from headrace.cli.screen import Screen, columns_of
+from headrace.cli.screen import Screen
 from headrace.cli.stopping import stopping
 
 if TYPE_CHECKING:
@@ -84,14 +84,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _live(figures: Figures, now_s: float, seconds: float) -> list[str]:
-    from headrace.core.watching.lines import main_lines
+    from headrace.core.watching.lines import columns_of, main_lines
 
     head = f"recording, {now_s:.0f} of {seconds:.0f} s; Ctrl-C ends it and keeps what there is"
     return [head, "", *columns_of(main_lines(figures), end=False)]
 
 
 def _result(told: Recorded) -> str:
-    from headrace.core.watching.lines import main_lines, own_cost
+    from headrace.core.watching.lines import columns_of, main_lines, own_cost
 
     lines = [
         f"{told.folder}: {told.end.t_s:.1f} s, {told.end.how}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from headrace.core.watching.figures import FULL_ABOVE, IDLE_BELOW, Figures, Series
@@ -168,3 +168,13 @@ def own_cost(figures: Figures) -> str:
         return ""
     more = f", the programs it ran {programs.mean:.2%} (stacks)" if programs.mean > 0 else ""
     return f"watching took {own.mean:.2%} of one core{more}"
+
+
+def columns_of(lines: Sequence[Line], end: bool) -> list[str]:
+    """Lines as columns: now and mean while it runs, the mean alone at the end."""
+    label_width = max((len(line.label) for line in lines), default=0)
+    texts = []
+    for line in lines:
+        values = f"{line.mean:>12}" if end else f"{line.now:>12}{line.mean:>12}"
+        texts.append(f"{line.label:<{label_width}}{values}  {line.note}".rstrip())
+    return texts
