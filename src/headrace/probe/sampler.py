@@ -15,7 +15,7 @@ from headrace.probe.probe import Probe
 from headrace.records.capture import Note, Unseen
 from headrace.records.rows.service import ProbeRow
 
-ACCOUNT_EVERY_S = 5.0
+ACCOUNT_EVERY_S = 10.0
 """How often the cost is told, and the pace decided."""
 LONGEST_SLEEP_S = 0.25
 """So soon `stop` is noticed. Waiting for it as an event would cost twice the CPU time of a sleep."""
