@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
+import zlib
+from dataclasses import replace
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_type_hints
@@ -19,9 +22,11 @@ from hypothesis import strategies as st
 
 from headrace.errors import CaptureError, StorageError, UsageError
 from headrace.records.capture import FORMAT, End, Manifest, Note
+from headrace.records.rows.column import Column
 from headrace.records.rows.host import CoreRow
 from headrace.records.rows.process import TaskRow, ThreadRow
 from headrace.records.tables import TABLES, columns
+from headrace.store.captures.pieces import batch_of, head_of
 from headrace.store.captures.reader import Capture
 from headrace.store.captures.writer import MOST_ROWS, CaptureWriter
 
@@ -225,6 +230,148 @@ def test_odd_values_in_json_are_no_traceback(tmp_path: Path) -> None:
         assert len(Capture.open(folder).columns(CoreRow)["core"]) == 0
 
 
+# --- made by somebody else ---------------------------------------------------------------------------------------------------
+
+
+def forged(folder: Path, table: str, piece: int, data: bytes, rows: int | None = None) -> None:
+    """Another piece in a table's last place, with an index that fits it."""
+    lines = [orjson.loads(line) for line in (folder / "index.jsonl").read_bytes().splitlines()]
+    mine = [line for line in lines if line["table"] == table]
+    entry = mine[piece]
+    for line in mine[piece + 1 :]:
+        lines.remove(line)
+    path = folder / f"{table}.arrows"
+    path.write_bytes(path.read_bytes()[: entry["offset"]] + data)
+    entry |= {"bytes": len(data), "crc32": zlib.crc32(data)} | ({} if rows is None else {"rows": rows})
+    (folder / "index.jsonl").write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+
+
+def piece_of(folder: Path, table: str, piece: int) -> bytes:
+    lines = [orjson.loads(line) for line in (folder / "index.jsonl").read_bytes().splitlines()]
+    entry = [line for line in lines if line["table"] == table][piece]
+    data = (folder / f"{table}.arrows").read_bytes()
+    return data[entry["offset"] : entry["offset"] + entry["bytes"]]
+
+
+def test_no_forged_piece_ends_the_process(tmp_path: Path) -> None:
+    """Schemas and batches with changed bits and numbers, under right checksums: the decoder would abort on hundreds of these."""
+    code = (
+        "import random, struct; from tests.test_captures import *\n"
+        "from headrace.store.captures.pieces import batch_of, columns_of, head_of\n"
+        "chance, refused = random.Random(5), 0\n"
+        "for row, rows in ((CoreRow, [core_row(n) for n in range(99)]), (TaskRow, [task_row(n, None) for n in range(99)])):\n"
+        "    wanted = columns(row)\n"
+        "    head, batch = head_of(wanted), batch_of(wanted, rows)\n"
+        "    for number in range(1200):\n"
+        "        whole = (head, batch)[number % 2]\n"
+        "        bad, at = bytearray(whole), chance.randrange(min(600, len(whole) - 8))\n"
+        "        if number % 3: bad[at:at + 8] = struct.pack('<q', chance.choice([1 << 40, 1 << 62, -1, -2, 0, 1 << 31, 3]))\n"
+        "        else: bad[at] ^= 1 << chance.randrange(8)\n"
+        "        try: columns_of(*((head, bytes(bad)) if number % 2 else (bytes(bad), batch)), wanted)\n"
+        "        except ValueError: refused += 1\n"
+        "print(refused)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parent.parent,
+        check=False,
+        timeout=60,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-500:]
+    assert 500 < int(done.stdout) < 2400
+
+
+def test_a_forged_batch_is_an_error_and_takes_no_memory(tmp_path: Path) -> None:
+    """A batch whose column says that it unpacks to 1 TiB."""
+    folder = written(tmp_path / "c", pieces=2, rows=100)
+    batch = bytearray(piece_of(folder, "cores", 2))
+    body = 8 + int.from_bytes(batch[4:8], "little")
+    at = next(
+        place
+        for place in range(body, len(batch), 64)
+        if batch[place : place + 8] == (800).to_bytes(8, "little")
+    )
+    batch[at : at + 8] = (1 << 40).to_bytes(8, "little")
+    forged(folder, "cores", 2, bytes(batch))
+    capture = Capture.open(folder)
+    with pytest.raises(CaptureError, match="more than 256 MiB"):
+        capture.columns(CoreRow)
+    assert capture.columns(TaskRow)["name"].tolist() == [f"thread-{number}" for number in range(200)]
+
+
+def test_a_table_of_another_kind_in_its_place_is_an_error(tmp_path: Path) -> None:
+    """Its index fits, but times are text."""
+    folder = written(tmp_path / "c", pieces=1, rows=2)
+    swapped = {
+        name: Column("text" if name == "t_s" else column.kind, "")
+        for name, column in columns(CoreRow).items()
+    }
+    forged(folder, "cores", 0, head_of(swapped))
+    text_rows = [core_row(1)._replace(t_s="soon")]  # type: ignore[arg-type]
+    path = folder / "cores.arrows"
+    batch = batch_of(swapped, text_rows)
+    line = {
+        "table": "cores",
+        "offset": path.stat().st_size,
+        "bytes": len(batch),
+        "rows": 1,
+        "crc32": zlib.crc32(batch),
+    }
+    path.write_bytes(path.read_bytes() + batch)
+    with (folder / "index.jsonl").open("ab") as file:
+        file.write(orjson.dumps(line) + b"\n")
+    capture = Capture.open(folder)
+    assert capture.damage == () and capture.rows(CoreRow) == 1
+    with pytest.raises(CaptureError, match="where float64 belongs"):
+        capture.columns(CoreRow)
+
+
+def test_how_many_rows_there_are_is_told_by_the_pieces_not_by_the_index(tmp_path: Path) -> None:
+    folder = written(tmp_path / "c", pieces=2, rows=3)
+    forged(folder, "cores", 2, piece_of(folder, "cores", 2), rows=10**15)
+    assert Capture.open(folder).rows(CoreRow) == 6
+
+
+def test_tables_of_another_capture_are_not_taken_for_this_ones(tmp_path: Path) -> None:
+    folder, other = written(tmp_path / "c", pieces=2, rows=3), written(tmp_path / "d", pieces=3, rows=5)
+    shutil.copy(other / "cores.arrows", folder)
+    capture = Capture.open(folder)
+    assert any("cores.arrows" in line for line in capture.damage)
+    read = capture.columns(CoreRow)["user_us"].tolist()
+    assert read == list(range(6))[: len(read)]
+    assert len(capture.columns(TaskRow)["pid"]) == 6
+
+
+@pytest.mark.parametrize("name", ["index.jsonl", "notes.jsonl", "end.json", "manifest.json", "cores.arrows"])
+@pytest.mark.parametrize("kind", ["fifo", "endless", "folder"])
+def test_what_is_no_file_is_damage_and_nobody_waits_for_it(tmp_path: Path, name: str, kind: str) -> None:
+    folder = written(tmp_path / "c", pieces=1, rows=2)
+    (folder / name).unlink()
+    if kind == "fifo":
+        os.mkfifo(folder / name)
+    elif kind == "endless":
+        (folder / name).symlink_to("/dev/zero")
+    else:
+        (folder / name).mkdir()
+    try:
+        assert any(name in line for line in Capture.open(folder).damage)
+    except CaptureError as problem:
+        assert name == "manifest.json" and name in str(problem)
+
+
+def test_notes_that_are_lost_are_told(tmp_path: Path) -> None:
+    """A gap may have been among them."""
+    folder = written(tmp_path / "c", pieces=2, rows=2)
+    notes = (folder / "notes.jsonl").read_bytes()
+    (folder / "notes.jsonl").write_bytes(notes[:-5])
+    capture = Capture.open(folder)
+    assert len(capture.notes()) == 1 and any("notes.jsonl is cut" in line for line in capture.damage)
+    (folder / "notes.jsonl").unlink()
+    assert any("notes.jsonl" in line for line in Capture.open(folder).damage)
+
+
 # --- versions ----------------------------------------------------------------------------------------------------------------
 
 
@@ -301,6 +448,42 @@ def test_no_room_left_keeps_what_was_written(tmp_path: Path) -> None:
     capture = Capture.open(tmp_path / "c")
     read = capture.columns(CoreRow)["user_us"].tolist()
     assert read == list(range(len(read))) and len(read) >= 50 and capture.end is None
+
+
+def test_names_that_are_no_text_do_not_stop_a_capture(tmp_path: Path) -> None:
+    """Paths may hold any bytes; Python carries them as lone surrogates."""
+    odd = "log:/var/\udcff\udcfe"
+    with CaptureWriter.create(
+        tmp_path / "c\udcff", replace(MANIFEST, settings={"progress": (odd,), odd: 1})
+    ) as writer:
+        writer.note(Note(1.0, "unseen", odd))
+        writer.finish(End(1.0, odd, {"capture": odd}))
+    capture = Capture.open(tmp_path / "c\udcff")
+    assert capture.damage == ()
+    assert capture.manifest.settings == {"progress": ["log:/var/??"], "log:/var/??": 1}
+    assert [note.says for note in capture.notes()] == ["log:/var/??"]
+
+
+def test_a_folder_that_is_deleted_meanwhile_is_noticed_at_the_next_flush(tmp_path: Path) -> None:
+    with CaptureWriter.create(tmp_path / "c", MANIFEST) as writer:
+        writer.add([core_row(1)])
+        writer.flush()
+        shutil.rmtree(tmp_path / "c")
+        writer.add([core_row(2)])
+        with pytest.raises(StorageError, match="was deleted"):
+            writer.flush()
+
+
+def test_leaving_by_an_error_keeps_what_was_added(tmp_path: Path) -> None:
+    """As a second Ctrl-C does."""
+    with pytest.raises(KeyboardInterrupt), CaptureWriter.create(tmp_path / "c", MANIFEST) as writer:
+        writer.add([core_row(1)])
+        writer.flush()
+        writer.add([core_row(2), task_row(3)])
+        raise KeyboardInterrupt
+    capture = Capture.open(tmp_path / "c")
+    assert capture.rows(CoreRow) == 2 and capture.rows(TaskRow) == 1 and capture.end is None
+    assert len(capture.damage) == 1 and "no end" in capture.damage[0]
 
 
 def test_leaving_by_an_error_closes_every_file(tmp_path: Path) -> None:

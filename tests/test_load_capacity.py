@@ -104,12 +104,22 @@ def test_one_trial_that_is_not_valid_is_asked_again() -> None:
     assert next_rate([*one, *one], Search(start=10.0)) == 5.0
 
 
+def test_the_answer_tells_what_is_sure_from_what_is_guessed() -> None:
+    """Within a fifth of the limit no trial is sure."""
+    answer, _ = search(
+        lambda rate: Trial(rate, rate <= 100.0, sure=not 80.0 < rate < 125.0), Search(start=10.0)
+    )
+    assert answer.holds is not None and 95.0 < answer.holds <= 100.0
+    assert answer.surely_holds is not None and answer.surely_holds <= 80.0
+    assert answer.surely_breaks is not None and answer.surely_breaks >= 125.0
+
+
 def test_the_bounds_end_the_search() -> None:
     bounds = Search(start=10.0, low=2.0, high=30.0)
-    assert search(lambda rate: Trial(rate, False), bounds)[0] == Answer(None, 2.0, "lowest rate")
-    assert search(lambda rate: Trial(rate, True), bounds)[0] == Answer(30.0, None, "highest rate")
+    assert search(lambda rate: Trial(rate, False), bounds)[0] == Answer(None, 2.0, "lowest rate", None, 2.0)
+    assert search(lambda rate: Trial(rate, True), bounds)[0] == Answer(30.0, None, "highest rate", 30.0, None)
     short = Search(start=10.0, most_trials=3)
-    assert search(lambda rate: Trial(rate, True), short)[0] == Answer(40.0, None, "trials")
+    assert search(lambda rate: Trial(rate, True), short)[0] == Answer(40.0, None, "trials", 40.0, None)
     never = search(lambda rate: Trial(rate, None), bounds)
     assert never[0] == Answer(None, 2.0, "client")
 

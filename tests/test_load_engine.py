@@ -6,6 +6,7 @@ import asyncio
 import gc
 import itertools
 import math
+import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -36,10 +37,12 @@ from headrace.core.load.figures import RunFigures
 from headrace.core.load.validity import validity
 from headrace.core.queueing.theory import ConstantService, Queue, mm1_sojourn_quantile_s
 from headrace.errors import UsageError
+from headrace.load.engine import feeds
 from headrace.load.engine.alarm import Alarm
+from headrace.load.engine.ledger import Ledger
 from headrace.load.engine.request import Request
 from headrace.load.run import Limits, Phase, drive, open_loop
-from headrace.load.shot import Headers, Shot
+from headrace.load.shot import Headers, Shot, Target
 from headrace.records.rows.load import OutcomeRow, SpanRow
 
 
@@ -364,6 +367,86 @@ def test_answers_that_do_not_come_within_the_grace_are_abandoned() -> None:
     limits = Limits(connections=2, timeout_s=30.0, grace_s=0.1)
     seen = run_open(_never, [0.0] * 5, limits=limits)
     assert Counter(seen.errors.values()) == {"abandoned": 2, "unsent": 3}
+
+
+def test_what_waits_is_given_up_before_a_connection_is_opened_for_it() -> None:
+    """The service's queue of connections is full: none comes to be."""
+    seen = Seen()
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=0) as full,
+        socket.create_connection(full.getsockname()),
+    ):
+        seen.figures = drive(
+            open_loop(
+                Target(*full.getsockname()),
+                iter([0.0] * 50),
+                shots(),
+                phases=[Phase("run", 9.0)],
+                sink=seen.sink,
+                limits=Limits(connections=2, timeout_s=0.2),
+            )
+        )
+    check_books(seen)
+    assert Counter(seen.errors.values()) == {"timeout": 2, "unsent": 48}
+
+
+def test_a_run_that_cannot_keep_up_by_far_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "BEHIND_S", 0.05)
+    limits = Limits(connections=2, timeout_s=0.5)
+    seen = run_open(well, arrivals.constant(1e6), phases=[Phase("run", 3600.0)], limits=limits)
+    assert seen.figures is not None and seen.figures.fell_behind and not seen.figures.stopped
+    assert 0 < seen.figures.phases[0].intended < 1_000_000 and not validity(seen.figures.phases[0]).valid
+
+
+def test_answers_are_not_waited_for_when_somebody_wants_to_leave() -> None:
+    seen = run_closed(
+        _never,
+        3,
+        limits=Limits(timeout_s=3600.0, grace_s=3600.0),
+        stop=lambda figures: figures.phases[0].intended == 3,
+        leave=lambda: True,
+    )
+    assert [row.error for row in seen.rows] == ["abandoned"] * 3
+
+
+def test_time_that_the_tester_stood_still_counts_in_the_phases_it_fell_into() -> None:
+    ledger = Ledger(
+        [Phase("warm-up", 1.0), Phase("run", 3.0)],
+        capture_began_s=None,
+        first_number=0,
+        late_after_s=0.01,
+        sink=lambda rows: None,
+        span_sink=None,
+    )
+    ledger.start(100.0)
+    ledger.lag(100.25, 102.0)
+    ledger.lag(102.5, 102.505)
+    ledger.clock(103.0)
+    ledger.lag(102.75, 110.0)
+    ledger.over(120.0)
+    ledger.lag(120.0, 130.0)
+    warm_up, run = ledger.figures(130.0)
+    assert (warm_up.lagged_s, run.lagged_s) == (0.75, 1.25)
+    assert (run.began_s, run.ended_s) == (1.0, 3.0) and run.worst_lag_s == 10.0
+
+
+def test_the_time_after_a_late_run_is_not_charged_to_it() -> None:
+    """Requests of the last phase may be begun after its end; the share of a core is of its length."""
+    ledger = Ledger(
+        [Phase("run", 1.0)],
+        capture_began_s=None,
+        first_number=0,
+        late_after_s=0.01,
+        sink=lambda rows: None,
+        span_sink=None,
+    )
+    ledger.start(100.0)
+    ledger.clock(101.0)
+    before = ledger.figures(101.0)[0].cpu_s
+    sum(range(1_000_000))
+    ledger.clock(131.0)
+    ledger.over(131.0)
+    assert ledger.figures(131.0)[0].cpu_s == before
 
 
 def test_a_late_answer_reaches_nobody() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.core.load.figures import PhaseFigures
 from headrace.core.load.server_timing import StageTime, stage_times
-from headrace.core.load.validity import touched_max, validity
+from headrace.core.load.validity import percent, touched_max, validity
 from headrace.records.timeline import Span, server_timing
 
 GOOD = PhaseFigures(
@@ -21,6 +21,7 @@ GOOD = PhaseFigures(
     sent=20_000,
     late=0,
     waited=0,
+    again=0,
     last_start_s=14.9995,
     ok=20_000,
     failed={},
@@ -47,7 +48,7 @@ def test_a_run_without_blemish_is_valid() -> None:
         ({"failed": {"abandoned": 101}, "ok": 19_899}, "wait longer"),
         ({"cpu_s": 8.1}, "bottleneck"),
         ({"lagged_s": 0.051, "worst_lag_s": 0.051}, "stood still"),
-        ({"ok": 999, "failed": {"http_5xx": 19_001}}, "too few for p99"),
+        ({"ok": 999, "failed": {"http_503": 19_001}}, "too few for p99"),
     ],
 )
 def test_each_fault_of_the_tester_is_named(change: dict[str, object], word: str) -> None:
@@ -64,8 +65,8 @@ def test_each_fault_of_the_tester_is_named(change: dict[str, object], word: str)
         {"last_start_s": 15.05},
         {"cpu_s": 7.9},
         {"lagged_s": 0.049, "worst_lag_s": 0.049},
-        {"ok": 1000, "failed": {"http_5xx": 19_000}},
-        {"failed": {"timeout": 10_000, "http_4xx": 1}, "ok": 9_999},
+        {"ok": 1000, "failed": {"http_503": 19_000}},
+        {"failed": {"timeout": 10_000, "http_404": 1}, "ok": 9_999},
     ],
 )
 def test_what_stays_within_the_lines_or_is_the_services_fault_is_not_held_against_it(
@@ -133,3 +134,16 @@ def test_a_short_run_is_no_excuse_for_late_requests() -> None:
     assert validity(replace(short, late=1), 0.99, answers_for=0.9).valid, "one of them says nothing"
     assert not validity(replace(short, late=2), 0.99, answers_for=0.9).valid
     assert validity(replace(short, late=2), 0.9).valid
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.0, "0 %"), (0.0312, "3.1 %"), (0.31, "31 %"), (0.994, "99 %"), (0.99999, "99.9 %"), (1.0, "100 %")],
+)
+def test_shares_are_told_in_plain_figures(share: float, text: str) -> None:
+    assert percent(share) == text
+
+
+def test_a_run_without_any_right_answer_says_so() -> None:
+    found = validity(replace(GOOD, ok=0, failed={"http_503": 20_000}))
+    assert found.reasons == ("no request was answered right",)

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from tests.server_process import until
 from tests.watched_processes import Pids, Program, Reading, program
 
 from headrace.errors import UsageError
+from headrace.probe.proc_text import TICK_US, stat_fields
 from headrace.probe.processes import ProcessesProbe
 from headrace.probe.readings import Descriptors
 from headrace.probe.system import system_probes
@@ -261,11 +263,80 @@ def test_a_child_is_followed_from_start_to_end() -> None:
         parent.ask("end")
         tree.refresh()
         assert tree.pids == {parent.pid} and tree.alive
-        reading.until(
-            ProcessRow,
-            lambda rows: sum(r.ended_children_us for r in rows) >= 200_000,
-            "the time of ended children",
-        )
+        reading.once()
+        told_us = total_us(reading.rows) - total_us([row for row in reading.rows if row.pid == parent.pid])
+        rest_us = sum(row.ended_children_us for row in reading.rows if isinstance(row, ProcessRow))
+        whole_us = ended_children_us(parent.pid)
+        assert abs(told_us + rest_us - whole_us) <= 2 * TICK_US and whole_us >= 200_000
+
+
+def total_us(rows: list[Any]) -> int:
+    return sum(row.user_us + row.system_us for row in rows if isinstance(row, ProcessRow))
+
+
+def ended_children_us(pid: int) -> int:
+    """As the kernel has it."""
+    return sum(map(int, stat_fields(Path(f"/proc/{pid}/stat").read_bytes())[16:18])) * TICK_US
+
+
+FORKER = """
+def work(seconds):
+    while time.process_time() < seconds: pass
+def child(depth):
+    pid = os.fork()
+    if pid == 0:
+        if depth: child(depth - 1)
+        work(0.03); os._exit(0)
+    os.waitpid(pid, 0)
+say('ready')
+for line in sys.stdin:
+    for _ in range(8): child(int(line))
+    say('done')
+"""
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+def test_children_that_come_and_go_between_readings_are_counted(depth: int) -> None:
+    """A service that starts a program for each image: nobody ever sees one of them, but their time is the service's."""
+    with program(FORKER) as forker:
+        forker.hear()
+        reading = Reading(ProcessesProbe(Pids(forker.pid)))
+        reading.once()
+        for _ in range(2):
+            forker.ask(str(depth))
+            reading.once()
+        told = sum(row.ended_children_us for row in reading.rows if isinstance(row, ProcessRow))
+        assert told == ended_children_us(forker.pid) >= 2 * 8 * (depth + 1) * 20_000
+
+
+GENERATIONS = """
+told, tell = os.pipe()
+stop, end = os.pipe()
+if (middle := os.fork()) == 0:
+    if (last := os.fork()) == 0:
+        while True: pass
+    os.write(tell, b'%d' % last); os.read(stop, 1)
+    os.kill(last, 9); os.waitpid(last, 0); os._exit(0)
+say(middle, os.read(told, 20).decode()); sys.stdin.readline()
+os.write(end, b'x'); os.waitpid(middle, 0); say('ended'); sys.stdin.read()
+"""
+
+
+def test_what_grandchildren_did_is_told_once_when_all_end_at_the_same_time() -> None:
+    with program(GENERATIONS) as top:
+        middle, grandchild = map(int, top.hear().split())
+        tree = by_pid(top.pid)
+        assert tree.pids == {top.pid, middle, grandchild}
+        reading = Reading(ProcessesProbe(tree))
+        reading.until(ProcessRow, lambda rows: total_us(rows) >= 300_000, "its work")
+        assert top.ask() == "ended"
+        reading.once()
+        tree.refresh()
+        reading.once()
+        told = total_us([row for row in reading.rows if row.pid in (middle, grandchild)])
+        rest = sum(row.ended_children_us for row in reading.rows if isinstance(row, ProcessRow))
+        before = ended_children_us(top.pid) - told - rest
+        assert 0 <= before <= 150_000, "only what they did before the first reading is told by nobody"
 
 
 def test_a_process_that_dies_has_no_more_rows_and_raises_nothing() -> None:

@@ -283,6 +283,7 @@ def test_a_page_whole_in_pieces_and_chunked() -> None:
         (endless, "larger than 1 MiB"),
         (saying(page("a 1\n", "HTTP/1.1 503 Busy\r\n")), "answers 503"),
         (saying(page("", "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n")), "answers 302"),
+        (saying(page("a 1\n", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n")), "packed .'gzip'., though nobody asked"),
         (saying(b"SSH-2.0-OpenSSH\r\n"), "no HTTP, or broke off"),
         (saying(b""), "the connection failed: Remote end closed"),
         (saying(bytes(range(256)) * 10), "no HTTP, or broke off"),
@@ -415,15 +416,55 @@ def test_what_a_metric_grew_by() -> None:
         service.text = 'n{code="200",m="a"} 15\nn{code="200",m="b"} 8\nn{code="500",m="a"} 9000\n'
         rows = service.rows(probe)
         assert sum(row.amount for row in rows) == 11.0 and all(row.window_s > 0 for row in rows)
-        assert {(row.source, row.unit) for row in rows} == {("metric:n", "requests")}
+        ((source, unit),) = {(row.source, row.unit) for row in rows}
+        assert (
+            source.startswith("metric:127.0.0.1:")
+            and source.endswith('#n{code="200"}')
+            and unit == "requests"
+        )
+        assert probe.unseen() == ()
         service.text = 'n{code="200",m="a"} 2\n'
         assert sum(row.amount for row in service.rows(probe)) == 0.0, "a restart is no negative progress"
         service.text = 'n{code="200",m="a"} 3\n'
         assert sum(row.amount for row in service.rows(probe)) == 1.0
-        assert probe.unseen() == ()
+        (unseen,) = probe.unseen()
+        assert unseen.what == "growth of n" and "the service began anew" in unseen.why
 
 
-@pytest.mark.parametrize("text", ["", "m 5\n", 'n{code="404"} 5\n', 'n{code="200"} NaN\n', "<html>n</html>"])
+def test_what_goes_down_all_the_time_or_leaps_is_told_to_be_no_counter() -> None:
+    """Else nothing would be told of it at all, and the user would wonder where his metric is."""
+    service = Service("n 1000\n")
+    with progressing(service, "n") as probe:
+        service.rows(probe)
+        service.text = "n 1e300\n"
+        assert sum(row.amount for row in service.rows(probe)) == 0.0
+        (unseen,) = probe.unseen()
+        assert "no counter" in unseen.why
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf"])
+def test_a_metric_that_is_there_but_no_number_is_told_as_such(value: str) -> None:
+    service = Service(f"n {value}\n")
+    with progressing(service, "n") as probe:
+        assert service.rows(probe) == []
+        (unseen,) = probe.unseen()
+        assert "has this metric, but no number for it" in unseen.why
+
+
+def test_a_token_in_the_address_of_a_page_is_not_told() -> None:
+    source = parse_progress("metric:http://h:9090/metrics?token=hunter2#n")
+    assert isinstance(source, MetricSource) and source.told_as == "metric:h:9090#n"
+    service = Service("m 1\n")
+    with answering(service) as url:
+        source = parse_progress(f"metric:{url}?token=hunter2#n")
+        assert isinstance(source, MetricSource)
+        probe = MetricProgress(source, period_s=0.01)
+        assert service.rows(probe) == []
+        assert probe.unseen() and "hunter2" not in repr(probe.unseen())
+        probe.close()
+
+
+@pytest.mark.parametrize("text", ["", "m 5\n", 'n{code="404"} 5\n', "<html>n</html>"])
 def test_a_page_without_the_metric_is_told(text: str) -> None:
     service = Service(text)
     with progressing(service, 'n{code="200"}') as probe:

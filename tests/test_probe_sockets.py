@@ -68,7 +68,11 @@ def test_bytes_are_told_by_role_and_survive_the_end_of_a_connection(host: str) -
         tree = by_port(port)
         assert tree.pids == {service.pid}
         looks = Looks(SocketsProbe(tree))
-        assert looks.rows() == {}, "nothing to compare with"
+        first = looks.rows()
+        assert set(first) == {("listen", port), ("served", port)}, "who is there is known at once"
+        assert all(row.window_s == 0 and row.sent_bytes is None for row in first.values()), (
+            "nothing to compare with"
+        )
         with socket.create_connection((host, port)) as client:
             waiting = looks.rows()
             assert waiting["listen", port].receive_queue == 1 and waiting["listen", port].send_queue == 7

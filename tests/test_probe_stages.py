@@ -245,7 +245,10 @@ def test_a_page_that_lacks_something_gives_no_row_about_it() -> None:
 def test_a_page_of_somebody_else() -> None:
     probe, rows = rows_of("process_start_time_seconds 5\n", "process_start_time_seconds 5\n")
     assert rows == []
-    assert [item.why for item in probe.unseen()] == ["this is not the metrics page of a headrace server"]
+    (item,) = probe.unseen()
+    assert (
+        "not the metrics page of a headrace server" in item.why and "--progress metric:URL#NAME" in item.why
+    )
 
 
 NUMBERS = st.floats() | st.integers(-(2**70), 2**70) | st.sampled_from([0, 1, 2, 2**31, 2**63])

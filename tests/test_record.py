@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,9 +20,11 @@ from typing import Any
 import pytest
 from tests.server_process import COMMAND, PATIENCE_S, ask, free_port, picture_bytes, run, until
 
+from headrace.clock import monotonic_s
 from headrace.core.watching.figures import Figures
 from headrace.errors import UsageError
 from headrace.lab.server_process import running_server
+from headrace.probe.metrics_page import PageError
 from headrace.probe.service import find_service
 from headrace.records.rows.host import CoreRow
 from headrace.records.rows.process import ProcessRow, SocketRow, TaskRow, ThreadRow
@@ -140,6 +146,7 @@ def test_the_machine_alone(tmp_path: Path) -> None:
     done = run("record", "--for", "1s", "-o", tmp_path / "c")
     assert done.returncode == 0, done.stderr
     assert "CPU" in done.stdout and "watching took" in done.stdout
+    assert done.stdout.splitlines()[0].endswith("."), "what stands out comes first, as a sentence"
     assert Capture.open(tmp_path / "c").rows(ProcessRow) == 0
 
 
@@ -167,10 +174,11 @@ def test_work_is_counted_in_an_access_log(tmp_path: Path) -> None:
     log = tmp_path / "access.log"
     log.write_text("old line\n")
     recording = Recording(tmp_path / "c", progress=(f"log:{log}",))
-    until(lambda: recording.total("progress.requests_per_s") is not None, "the log is followed")
+    rate = f"progress.log:{log}.requests_per_s"
+    until(lambda: recording.total(rate) is not None, "the log is followed")
     with log.open("a") as file:
         file.writelines("GET /predict\n" for _ in range(30))
-    until(lambda: round(recording.total("progress.requests_per_s") or 0) == 30, "the lines are counted")
+    until(lambda: round(recording.total(rate) or 0) == 30, "the lines are counted")
     recording.ended()
     assert Capture.open(tmp_path / "c").columns(ProgressRow)["amount"].sum() == 30
 
@@ -215,6 +223,57 @@ def test_the_cost_is_in_the_capture(tmp_path: Path) -> None:
     )
 
 
+def test_a_closed_terminal_keeps_what_there_is(tmp_path: Path) -> None:
+    """The connection breaks in the night: the terminal goes, and its signal comes."""
+    master, terminal = pty.openpty()
+    recording = subprocess.Popen(
+        [COMMAND, "record", "--for", "10m", "-o", tmp_path / "c"],
+        stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )  # fmt: skip
+    os.close(terminal)
+    until(lambda: b"recording" in os.read(master, 1 << 16), "it draws")
+    os.close(master)
+    recording.wait(PATIENCE_S)
+    capture = Capture.open(tmp_path / "c")
+    assert capture.damage == () and capture.end is not None and capture.end.how == "interrupted"
+
+
+def test_paths_and_addresses_with_odd_bytes_and_secrets(tmp_path: Path) -> None:
+    log, folder = tmp_path / "a\udcff.log", tmp_path / "c\udcff\n"
+    log.write_text("")
+    port = free_port()
+    metric = f"metric:http://127.0.0.1:{port}/metrics?token=hunter2#n"
+    told = recorded("--progress", f"log:{log}", "--progress", metric, folder=folder, seconds="1.2s")
+    assert told["capture"].endswith("c\ufffd\n")
+    text = b"".join(path.read_bytes() for path in folder.iterdir())
+    assert b"hunter2" not in text and b"token=***" in text
+    assert Capture.open(folder).damage == ()
+
+
+def test_a_recorder_that_stood_still_says_so_and_its_figures_stay_true(tmp_path: Path) -> None:
+    with child(SPINNER) as process:
+        recording = subprocess.Popen(
+            [COMMAND, "record", "--pid", str(process.pid), "--for", "10m", "-o", tmp_path / "c", "--json"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        until(lambda: (tmp_path / "c" / "threads.arrows").exists(), "threads are read")
+        recording.send_signal(signal.SIGSTOP)
+        stopped_s = monotonic_s()
+        until(lambda: monotonic_s() > stopped_s + 2.5, "a gap")
+        recording.send_signal(signal.SIGCONT)
+        notes = tmp_path / "c" / "notes.jsonl"
+        until(lambda: b"nothing was read for" in notes.read_bytes(), "the gap is told")
+        recording.send_signal(signal.SIGINT)
+        told = json.loads(recording.communicate(timeout=PATIENCE_S)[0])
+    capture = Capture.open(tmp_path / "c")
+    assert len([note for note in capture.notes() if note.kind == "gap"]) == 1
+    threads = capture.columns(ThreadRow)
+    assert (threads["cpu_us"] * 1e-6 <= threads["window_s"] * 1.1 + 0.02).all()
+    assert told["measures"]["service.cpu_cores"]["max"] < 1.2
+
+
 # --- used wrongly ------------------------------------------------------------------------------------------------------------
 
 
@@ -255,6 +314,39 @@ def test_a_service_without_figures_is_watched_from_outside_alone() -> None:
         found = find_service(f"http://127.0.0.1:{port}")
         assert found.watched is not None and found.watched.pids == {process.pid}
         assert found.metrics_url is None
+
+
+def test_ports_that_keep_silent_do_not_hold_up_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that listens on hundreds of ports and answers on none of them."""
+    asked: list[str] = []
+    clock = [0.0]
+
+    def silent(url: str, timeout_s: float) -> str:
+        asked.append(url)
+        clock[0] += timeout_s
+        raise PageError("no answer")
+
+    monkeypatch.setattr("headrace.probe.service.fetch", silent)
+    monkeypatch.setattr("headrace.probe.service.monotonic_s", lambda: clock[0])
+    code = (
+        "import socket, time\nopened = [socket.create_server(('127.0.0.1', 0)) for _ in range(40)]\n"
+        "print(opened[0].getsockname()[1], flush=True)\ntime.sleep(600)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        found = find_service(f"http://127.0.0.1:{port}")
+        assert found.watched is not None and found.watched.pids == {process.pid} and found.metrics_url is None
+    finally:
+        process.kill()
+        process.communicate()
+    assert asked[0] == f"http://127.0.0.1:{port}/metrics" and 1 < len(asked) <= 3
+
+
+def test_an_address_that_nobody_knows_is_told_as_such() -> None:
+    with pytest.raises(UsageError, match=r"shows no figures: .*the connection failed"):
+        find_service("http://no.such.host.invalid:80")
 
 
 def test_an_address_of_nobody() -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish to end well: what was measured is kept."""
+"""Ctrl-C, SIGTERM and a closed terminal as a wish to end well: what was measured is kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from types import FrameType
 
 @contextmanager
 def stopping() -> Iterator[Event]:
-    """An event that is set by the first Ctrl-C or SIGTERM; the second interrupts as usual."""
+    """An event that is set by the first Ctrl-C, SIGTERM or SIGHUP; the second interrupts as usual.
+
+    Where SIGHUP is ignored (nohup) it stays so: then the closing of the terminal is no wish to end.
+    """
     stop = Event()
 
     def ask(number: int, frame: FrameType | None) -> None:
@@ -19,7 +22,10 @@ def stopping() -> Iterator[Event]:
             raise KeyboardInterrupt
         stop.set()
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, ask) for number in numbers}
     try:
         yield stop
     finally:

@@ -50,13 +50,20 @@ def ask_once(target: Target, shot: Shot, timeout_s: float) -> Reply:
                 return _exchange(connection, shot)
     except TimeoutError:
         raise UsageError(
-            f"{target.host}:{target.port} did not answer within {timeout_s:g} s; nothing was measured"
+            f"{_place(target)} did not answer within {timeout_s:g} s; nothing was measured"
+        ) from None
+    except ssl.SSLCertVerificationError as problem:
+        raise UsageError(
+            f"the certificate of {_place(target)} is not trusted: {problem.verify_message}; name the authority that signed it with "
+            "SSL_CERT_FILE=FILE in the environment; nothing was measured"
         ) from None
     except (OSError, http.client.HTTPException, UnicodeError) as problem:
         said = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
-        raise UsageError(
-            f"{target.host}:{target.port} does not answer: {said}; nothing was measured"
-        ) from None
+        raise UsageError(f"{_place(target)} does not answer: {said}; nothing was measured") from None
+
+
+def _place(target: Target) -> str:
+    return f"[{target.host}]:{target.port}" if ":" in target.host else f"{target.host}:{target.port}"
 
 
 def _exchange(connection: socket.socket, shot: Shot) -> Reply:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import resource
+import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -16,17 +17,28 @@ from headrace.load.engine.feeds import ArrivalFeed, ClientFeed
 from headrace.load.engine.ledger import Ledger, Sink, SpanSink
 from headrace.load.engine.limits import Limits
 from headrace.load.engine.pool import resolve
-from headrace.load.engine.run import Feed, Run, Stop
+from headrace.load.engine.run import Feed, Leave, Run, Stop
 from headrace.load.shot import Shot, Target
 
-__all__ = ["Limits", "Phase", "Sink", "SpanSink", "Stop", "closed_loop", "drive", "open_loop"]
+__all__ = [
+    "Leave",
+    "Limits",
+    "Phase",
+    "Sink",
+    "SpanSink",
+    "Stop",
+    "closed_loop",
+    "drive",
+    "most_connections",
+    "open_loop",
+]
 
 T = TypeVar("T")
 
 DEFAULTS = Limits()
 
-_OTHER_FILES = 64
-"""Files that this process may want open beside its connections."""
+_OTHER_FILES = 40
+"""Files that this process has open beside its connections, a capture's among them."""
 
 
 async def open_loop(
@@ -41,6 +53,7 @@ async def open_loop(
     first_number: int = 0,
     spans: SpanSink | None = None,
     stop: Stop | None = None,
+    leave: Leave | None = None,
 ) -> RunFigures:
     """Sends a request at each intended time, whether or not those before were answered.
 
@@ -50,15 +63,16 @@ async def open_loop(
     shots run out, or `stop` says so; requests then under way are waited for `limits.grace_s`. `began_s`: the capture's time 0 on the
     monotonic clock (None: the start of this run). `first_number`: of the first outcome. `sink` and `spans` (stage times that the
     service told in `Server-Timing`) get rows in the order of their ends, up to ten times a second and 1,000 at a time; `stop` is asked ten
-    times a second. All are called in the event loop and hold it up: a few milliseconds at most.
+    times a second, and in its place `leave` while answers are waited for: True ends that. All are called in the event loop and hold it
+    up: a few milliseconds at most. A run that falls 10 s behind its intended times ends.
 
     Kinds of failure: `refused`, `unreachable`, `tls`, `no_socket` (this machine had no file or port left), `reset` and `closed` (before
-    any answer), `half_answer`, `bad_http`, `answer_too_large`, `timeout`, `http_3xx`, `http_4xx`, `http_5xx`, `abandoned` (no answer when
+    any answer), `half_answer`, `bad_http`, `answer_too_large`, `timeout`, `http_404` and other statuses, `abandoned` (no answer when
     the grace was over), `unsent` (no connection was free in all the time), and those of the shot's judge. Raises UsageError for an
     unknown host or values that cannot be, and whatever arrivals, shots, judges, sinks and `stop` raise.
     """
     feed = ArrivalFeed(arrivals, shots, _end_s(phases))
-    return await _run(target, feed, phases, sink, limits, began_s, first_number, spans, stop)
+    return await _run(target, feed, phases, sink, limits, began_s, first_number, spans, stop, leave)
 
 
 async def closed_loop(
@@ -73,6 +87,7 @@ async def closed_loop(
     first_number: int = 0,
     spans: SpanSink | None = None,
     stop: Stop | None = None,
+    leave: Leave | None = None,
     think: Iterator[float] | None = None,
 ) -> RunFigures:
     """Keeps `clients` requests under way: each client sends the next one when the last was answered, after thinking for so many seconds.
@@ -89,7 +104,7 @@ async def closed_loop(
             f"{clients} clients cannot be; give 1 to {limits.connections}, or allow more connections"
         )
     feed = ClientFeed(clients, shots, _end_s(phases), think)
-    return await _run(target, feed, phases, sink, limits, began_s, first_number, spans, stop)
+    return await _run(target, feed, phases, sink, limits, began_s, first_number, spans, stop, leave)
 
 
 def drive(run: Coroutine[Any, Any, T]) -> T:
@@ -112,6 +127,7 @@ async def _run(
     first_number: int,
     spans: SpanSink | None,
     stop: Stop | None,
+    leave: Leave | None,
 ) -> RunFigures:
     address = await resolve(target)
     _make_room(limits.connections)
@@ -123,7 +139,7 @@ async def _run(
         sink=sink,
         span_sink=spans,
     )
-    return await Run(target, address, ledger, limits, feed, stop).whole()
+    return await Run(target, address, ledger, limits, feed, stop, leave).whole()
 
 
 def _end_s(phases: Sequence[Phase]) -> float:
@@ -131,6 +147,12 @@ def _end_s(phases: Sequence[Phase]) -> float:
     if len(ends_s) < 2 or any(not later > earlier for earlier, later in itertools.pairwise(ends_s)):
         raise UsageError("a load run needs phases, each of which ends after the one before")
     return ends_s[-1]
+
+
+def most_connections() -> int:
+    """As many as this process may open beside its other files (`ulimit -Hn`), and one in any case."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return sys.maxsize if hard == resource.RLIM_INFINITY else max(1, hard - _OTHER_FILES)
 
 
 def _make_room(connections: int) -> None:

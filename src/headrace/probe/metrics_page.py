@@ -82,6 +82,9 @@ def _body(connection: _Bounded) -> bytes:
         response.begin()
         if response.status != 200:
             raise PageError(f"it answers {response.status}, not 200")
+        packed = response.getheader("Content-Encoding", "identity")
+        if packed.lower() != "identity":
+            raise PageError(f"it is packed ({packed[:20]!r}), though nobody asked for that")
         pieces = list(iter(lambda: response.read(_PIECE), b""))
         if response.length:
             raise PageError("its answer broke off")

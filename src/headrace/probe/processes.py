@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 
+from headrace.core.watching.secrets import command_without_secrets
 from headrace.probe.probe import Watched
 from headrace.probe.proc_text import TICK_US, allowed_cores, keyed, number, numbers, readable, stat_fields
 from headrace.probe.readings import LONGEST_WINDOW_S, Descriptors, KeptFile, amounts, gone, reason
@@ -18,7 +20,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _IDENTITY_PERIOD_S = 5.0
 _COMMAND_CHARACTERS = 1000
 _IO = (b"read_bytes:", b"write_bytes:", b"rchar:", b"wchar:")
-_NAME, _PPID, _THREADS, _START, _RESIDENT = 2, 4, 20, 22, 24
+_NAME, _STATE, _PPID, _THREADS, _START, _RESIDENT = 2, 3, 4, 20, 22, 24
 _TOTALS = (14, 15, 16, 17, 10, 12)
 """utime, stime, those of ended children, minor and major faults (proc_pid_stat(5))."""
 
@@ -43,19 +45,33 @@ class ProcessesProbe:
 
     def read(self, now_s: float) -> Iterable[ProcessRow | TaskRow]:
         pids = self._watched.pids
-        for pid in self._processes.keys() - pids:
-            self._processes.pop(pid).close()
-        for pid in pids - self._processes.keys():
+        self._bury(self._processes.keys() - pids)
+        for pid in sorted(pids - self._processes.keys()):
             self._processes[pid] = ProcessReader(pid, self._proc, self._descriptors, self._missing)
         rows: list[ProcessRow | TaskRow] = []
-        for process in self._processes.values():
+        for process in reversed(
+            list(self._processes.values())
+        ):  # children first: they end into their parents' totals
             try:
                 process.read(now_s, self._last_s, rows)
             except OSError as error:
-                if not gone(error):
+                if gone(error):
+                    self._bury({process.pid})
+                else:
                     self._missing.add(f"process {process.pid}", reason(error))
         self._last_s = now_s
         return rows
+
+    def _bury(self, pids: Set[int]) -> None:
+        """What rows told of those that ended their parents' totals of ended children will hold once more: that must not be told again."""
+        buried = {pid: self._processes.pop(pid) for pid in pids}
+        for process in buried.values():
+            process.close()
+            parent = process.parent
+            while parent in buried and parent != buried[parent].parent:
+                parent = buried[parent].parent
+            if parent in self._processes:
+                self._processes[parent].told_of_children += process.spent + process.told_of_children
 
     def unseen(self) -> Sequence[Unseen]:
         return self._missing.all()
@@ -82,6 +98,14 @@ class ProcessReader:
         self._moved: tuple[int, ...] | None = None
         self._told: TaskRow | None = None
         self._identity_due_s = 0.0
+        self.parent: int | None = None
+        self.told_of_children = 0
+        """Ticks of children that ended, of which rows of their own told."""
+
+    @property
+    def spent(self) -> int:
+        """Ticks so far, those of its ended children included."""
+        return sum(self._totals[:4]) if self._totals else 0
 
     def read(self, now_s: float, before_s: float | None, rows: list[ProcessRow | TaskRow]) -> None:
         """Adds its rows. `before_s` is when processes were last read: of one that started since, all totals are growth.
@@ -90,8 +114,11 @@ class ProcessReader:
         """
         fields = stat_fields(self._stat.read())
         totals = numbers([fields[i] for i in _TOTALS]) if fields else None
-        if totals is None or has_ended(fields):
+        if totals is None:
             return
+        if has_ended(fields):
+            raise ProcessLookupError(errno.ESRCH, "it has ended")
+        self.parent = number(fields[_PPID])
         if fields[_START] != self._start:
             self._start = fields[_START]
             self._seen_s = self._totals = self._moved = self._told = None
@@ -120,6 +147,9 @@ class ProcessReader:
         moved: tuple[int, ...] | None,
     ) -> ProcessRow:
         user, system, children_user, children_system, minor, major = grown
+        children = children_user + children_system
+        told = min(children, self.told_of_children)
+        self.told_of_children -= told
         read, written, read_calls, written_calls = moved or (None, None, None, None)
         resident_pages = number(fields[_RESIDENT])
         return ProcessRow(
@@ -128,7 +158,7 @@ class ProcessReader:
             self.pid,
             user_us=user * TICK_US,
             system_us=system * TICK_US,
-            ended_children_us=(children_user + children_system) * TICK_US,
+            ended_children_us=(children - told) * TICK_US,
             threads=number(fields[_THREADS]),
             resident_bytes=None if resident_pages is None else resident_pages * _PAGE_BYTES,
             minor_faults=minor,
@@ -137,6 +167,7 @@ class ProcessReader:
             written_bytes=written,
             read_call_bytes=read_calls,
             written_call_bytes=written_calls,
+            state=fields[_STATE].decode(),
         )
 
     def _bytes_moved(self) -> tuple[int, ...] | None:
@@ -175,4 +206,5 @@ class ProcessReader:
                 raw = file.read(4 * _COMMAND_CHARACTERS)
         except OSError:
             return None
-        return readable(raw.rstrip(b"\0").replace(b"\0", b" "))[:_COMMAND_CHARACTERS] or None
+        arguments = map(readable, raw.rstrip(b"\0").split(b"\0"))
+        return command_without_secrets(arguments)[:_COMMAND_CHARACTERS] or None

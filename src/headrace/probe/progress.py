@@ -21,6 +21,8 @@ from headrace.records.rows.service import ProgressRow
 MOST_BYTES_A_READING = 8 * 2**20
 """Of a log: some 80,000 lines. A longer piece is caught up with at the next readings."""
 _PIECE = 2**18
+_MOST_GROWTH = 2.0**53
+"""Beyond, a float no longer counts by ones; nothing does as much between two readings."""
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _UNITS = ("bytes", "seconds", "images", "tokens", "frames", "batches")
@@ -45,6 +47,13 @@ class MetricSource:
     def unit(self) -> str:
         """By the habit of putting it into the name; `requests` where it tells none."""
         return next((unit for unit in _UNITS if unit in self.name.split("_")), "requests")
+
+    @property
+    def told_as(self) -> str:
+        """Tells it from the same metric of another process, or with other labels; without the address's query, which may hold a token."""
+        host, port, _ = parse_url(self.url)
+        labels = ",".join(f'{name}="{value}"' for name, value in self.labels.items())
+        return f"metric:{host}:{port}#{self.name}" + (f"{{{labels}}}" if labels else "")
 
 
 def parse_progress(text: str) -> LogSource | MetricSource:
@@ -90,6 +99,7 @@ class LogProgress:
     def __init__(self, source: LogSource, *, period_s: float = 1.0) -> None:
         self.period_s = period_s
         self._path = source.path
+        self._told_as = os.fsencode(source.path).decode(errors="replace")
         self._log: _OpenLog | None = None
         self._was_missing = False
         self._read_s: float | None = None
@@ -100,7 +110,7 @@ class LogProgress:
         before_s, self._read_s = self._read_s, now_s
         if lines is None or before_s is None:
             return ()
-        return (ProgressRow(now_s, now_s - before_s, f"log:{self._path}", "requests", float(lines)),)
+        return (ProgressRow(now_s, now_s - before_s, f"log:{self._told_as}", "requests", float(lines)),)
 
     def unseen(self) -> Sequence[Unseen]:
         return self._unseen.all()
@@ -123,7 +133,7 @@ class LogProgress:
                 lines += successor.new_lines()
             return lines
         except OSError as error:
-            self._unseen.add(f"lines of {self._path}", error.strerror or str(error))
+            self._unseen.add(f"lines of {self._told_as}", error.strerror or str(error))
             return None
 
     def _open_first(self) -> int | None:
@@ -194,11 +204,17 @@ class MetricProgress:
         if total is None or not isinstance(page, Page):
             return ()
         before, self._before = self._before, (page.at_s, total)
-        if before is None or total < before[1]:
+        if before is None:
+            return ()
+        if not 0 <= total - before[1] < _MOST_GROWTH:
+            self._unseen.add(
+                f"growth of {self._source.name}",
+                "it went down, or grew beyond belief, at times: the service began anew, or it is no counter",
+            )
             return ()
         t_s = page.at_s + now_s - monotonic_s()
-        source = f"metric:{self._source.name}"
-        return (ProgressRow(t_s, page.at_s - before[0], source, self._source.unit, total - before[1]),)
+        source, unit = self._source.told_as, self._source.unit
+        return (ProgressRow(t_s, page.at_s - before[0], source, unit, total - before[1]),)
 
     def unseen(self) -> Sequence[Unseen]:
         return self._unseen.all()
@@ -207,12 +223,11 @@ class MetricProgress:
         self._pages.close()
 
     def _total(self, page: Page) -> float | None:
-        values = [
-            sample.value
-            for sample in page.samples
-            if self._source.labels.items() <= sample.labels.items() and math.isfinite(sample.value)
-        ]
+        wanted = self._source.labels.items()
+        found = [sample.value for sample in page.samples if wanted <= sample.labels.items()]
+        values = list(filter(math.isfinite, found))
         if not values:
-            self._unseen.add(self._source.name, f"{self._source.url} has no such metric with these labels")
+            what = "this metric, but no number for it" if found else "no such metric with these labels"
+            self._unseen.add(self._source.name, f"{self._source.url} has {what}")
             return None
         return sum(values)

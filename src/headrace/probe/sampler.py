@@ -53,24 +53,33 @@ class Sampler:
         self._told_unseen: set[Unseen] = set()
 
     def run(self, until_s: float, stop: Event) -> None:
-        """Samples until the capture's time `until_s`, or until `stop` is set. One more account is given at the end."""
+        """Samples until the capture's time `until_s`, or until `stop` is set. At the end comes a last reading and an account."""
         while not stop.is_set() and self._now_s() < until_s:
             wait_s = min(self._schedule.next_s, until_s) - self._now_s()
             if wait_s > 0:
                 time.sleep(min(wait_s, LONGEST_SLEEP_S))
             else:
                 self.tick()
+        self._finish()
         self.account()
 
     def tick(self) -> None:
         """Reads everything that is due."""
         now_s = self._now_s()
-        for which, late_s, missed in self._schedule.due(now_s):
-            if late_s > GAP_S:
-                self._gap(which, now_s, late_s)
+        due = self._schedule.due(now_s)
+        if late := [(which, late_s) for which, late_s, _ in due if late_s > GAP_S]:
+            self._gap(now_s, late)
+        for which, late_s, missed in due:
             self._read(which, late_s, missed)
         if now_s - self._told_s >= ACCOUNT_EVERY_S:
             self.account()
+
+    def _finish(self) -> None:
+        """What happened since the last readings; where these are just over, a window would be too short for the kernel's clock ticks."""
+        for which, next_s in enumerate(self._schedule.planned_s):
+            period_s = self._probes[which].period_s * self._schedule.stretch
+            if next_s - self._now_s() < period_s / 2:
+                self._read(which, 0.0, 0)
 
     def _read(self, which: int, late_s: float, missed: int) -> None:
         probe, account = self._probes[which], self._accounts[which]
@@ -82,16 +91,13 @@ class Sampler:
         account.missed += missed
         account.late_s = max(account.late_s, late_s)
 
-    def _gap(self, which: int, now_s: float, late_s: float) -> None:
-        name = self._probes[which].name
-        self._note(
-            Note(
-                now_s,
-                "gap",
-                f"nothing was read of {name} for {late_s:.1f} s",
-                {"probe": name, "seconds": late_s},
-            )
-        )
+    def _gap(self, now_s: float, late: Sequence[tuple[int, float]]) -> None:
+        """One note, however many probes it is about: mostly this process stood still."""
+        names = [self._probes[which].name for which, _ in late]
+        late_s = max(late_s for _, late_s in late)
+        what = f" of {', '.join(names)}" if 2 * len(late) < len(self._probes) else ""
+        says = f"nothing was read{what} for {late_s:.1f} s"
+        self._note(Note(now_s, "gap", says, {"probes": names, "seconds": late_s}))
 
     def account(self) -> None:
         """One row a probe, one for all of this process, one for the programs it ran; and the pace for what comes."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from headrace.clock import monotonic_s
 from headrace.errors import UsageError
 from headrace.probe.metrics_page import PageError, fetch
 from headrace.probe.targets import by_port
 from headrace.probe.tcp_sockets import LISTEN, parse_tcp_table, socket_inodes
 from headrace.probe.watched import ProcessTree
 
-_LOOK_S = 2.0
+_LOOK_S, _LOOK_AT_ALL_S = 2.0, 5.0
 
 
 class Service(NamedTuple):
@@ -29,7 +30,7 @@ class Service(NamedTuple):
 def find_service(url: str, proc: Path = Path("/proc")) -> Service:
     """By `http://HOST:PORT`, which is asked for /metrics, or by the address of the page itself.
 
-    A headrace server has its page on another port: the other ports of the same processes are asked too.
+    A headrace server has its page on another port: the other ports of the same processes are asked too, for a few seconds.
 
     Raises:
         UsageError: the address is none, nobody answers there, or it is neither of this machine nor has it figures.
@@ -38,18 +39,19 @@ def find_service(url: str, proc: Path = Path("/proc")) -> Service:
     try:
         watched = by_port(port, proc) if _is_here(host) else None
     except UsageError:
-        if (found := _page_at(url if path else f"{url}/metrics")) is None:
+        page = url if path else f"{url}/metrics"
+        if _no_page(page):
             raise
-        return Service(None, found)
+        return Service(None, page)
     pages = (
         [url]
         if path
         else [f"http://{_bracketed(host)}:{port}/metrics", *_other_pages(host, port, watched, proc)]
     )
-    found = next(filter(None, map(_page_at, pages)), None)
+    found, why = _first_page(pages)
     if watched is None and found is None:
         raise UsageError(
-            f"{url} is on another machine and shows no figures at {', '.join(pages)}; run headrace there, or give the address of its page"
+            f"{url} is not of this machine and shows no figures: {pages[0]}: {why}; run headrace there, or give the address of its page"
         )
     return Service(watched, found)
 
@@ -98,12 +100,25 @@ def _listening(watched: ProcessTree, proc: Path) -> set[int]:
     return ports
 
 
-def _page_at(url: str) -> str | None:
+def _first_page(pages: Sequence[str]) -> tuple[str | None, str]:
+    """The first that is one, or why the first is none. Ports that accept and then keep silent must not hold up the recording."""
+    end_s, reasons = monotonic_s() + _LOOK_AT_ALL_S, []
+    for page in pages:
+        if not (reason := _no_page(page)):
+            return page, ""
+        reasons.append(reason)
+        if monotonic_s() >= end_s:
+            break
+    return None, reasons[0]
+
+
+def _no_page(url: str) -> str:
+    """Why this is no page in Prometheus' format; empty if it is one."""
     try:
         text = fetch(url, _LOOK_S)
-    except PageError:
-        return None
-    return url if "# TYPE " in text else None
+    except PageError as error:
+        return str(error)
+    return "" if "# TYPE " in text else "it is no page in Prometheus' format"
 
 
 def _bracketed(host: str) -> str:

@@ -59,7 +59,7 @@ class SocketsProbe:
         window_s = self._window.step(now_s)
         grown = self._grown(sockets)
         self._due_s = now_s + (thread_time() - began_s) / _SHARE
-        return [] if window_s is None else list(self._rows(now_s, window_s, sockets, grown))
+        return list(self._rows(now_s, window_s, sockets, grown))
 
     def unseen(self) -> Sequence[Unseen]:
         return self._missing.all()
@@ -145,8 +145,13 @@ class SocketsProbe:
         return grown
 
     def _rows(
-        self, now_s: float, window_s: float, sockets: list[TcpSocket], grown: dict[int, tuple[int, ...]]
+        self,
+        now_s: float,
+        window_s: float | None,
+        sockets: list[TcpSocket],
+        grown: dict[int, tuple[int, ...]],
     ) -> Iterator[SocketRow]:
+        """Without a window there are levels only: the next look may be half a minute away, and how many clients there are is known now."""
         groups: dict[tuple[str, int], list[TcpSocket]] = defaultdict(list)
         for port in self._ports:
             groups["served", port] = []
@@ -157,11 +162,12 @@ class SocketsProbe:
             self._missing.add("connections to some ports", f"only the {_MOST_GROUPS} busiest ports are told")
         for (role, port), members in largest[:_MOST_GROUPS]:
             totals = [grown[each.identity] for each in members if each.identity in grown]
-            told = role != "listen" and self._monitor is not None and len(totals) == len(members)
+            known = role != "listen" and self._monitor is not None and len(totals) == len(members)
+            told = known and window_s is not None
             round_trips = sorted(each.round_trip_us for each in members if each.round_trip_us is not None)
             yield SocketRow(
                 now_s,
-                window_s,
+                window_s or 0.0,
                 role,
                 port,
                 sockets=len(members),
@@ -170,7 +176,7 @@ class SocketsProbe:
                 sent_bytes=sum(each[0] for each in totals) if told else None,
                 received_bytes=sum(each[1] for each in totals) if told else None,
                 retransmits=sum(each[2] for each in totals) if told else None,
-                round_trip_us=round_trips[len(round_trips) // 2] if told and round_trips else None,
+                round_trip_us=round_trips[len(round_trips) // 2] if known and round_trips else None,
             )
 
     def _role(self, each: TcpSocket) -> tuple[str, int]:

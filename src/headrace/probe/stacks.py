@@ -230,7 +230,7 @@ def _row(thread: dict[str, Any], dump: _Dump) -> StackRow:
         pid=dump.pid,
         tid=None if number is None else int(number),
         thread=_harmless(thread["thread_name"] or ""),
-        active=bool(thread["active"]),
+        active=None if number is None else bool(thread["active"]),
         holds_gil=bool(thread["owns_gil"]),
         stack=";".join(stack),
     )

@@ -71,7 +71,8 @@ class StageProbe:
         after = _reading(page)
         if not after.names(_SERVICE):
             self._unseen.add(
-                f"stages at {self._pages.url}", "this is not the metrics page of a headrace server"
+                f"stages at {self._pages.url}",
+                "this is not the metrics page of a headrace server; --progress metric:URL#NAME counts its work by one of its metrics",
             )
             return ()
         before, self._before = self._before, after

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.core.watching.secrets import without_secrets
 from headrace.records.capture import Unseen
 
 MOST = 64
@@ -17,7 +18,7 @@ class UnseenOnce:
 
     def add(self, what: str, why: str) -> None:
         if len(self._told) < MOST:
-            self._told.setdefault(Unseen(self._probe, what, why))
+            self._told.setdefault(Unseen(self._probe, without_secrets(what), without_secrets(why)))
 
     def all(self) -> tuple[Unseen, ...]:
         return tuple(self._told)

@@ -88,7 +88,7 @@ def read_access_log(
 ) -> Iterator[LogEntry]:
     """The requests of a log in its order, in bounded memory. `-` is standard input.
 
-    Formats: common and combined, JSON lines, CSV with a header; plain or gzip, told by content. `fields` names the fields of JSON and CSV
+    Formats: common and combined, W3C extended, JSON lines, CSV with a header; plain or gzip, told by content. `fields` names the fields of JSON and CSV
     by what they hold (`headrace.core.census.log_lines.NAMES`); without it the usual names are looked for. `strip_query` takes `?...`
     off the keys. Lines that cannot be read are noted in `notes`; a file that is cut or damaged is read up to there, which is noted,
     too. Raises UsageError, at once, when the file cannot be opened or its first lines are of no format known here.
@@ -111,10 +111,11 @@ class _Recognised:
 
 
 def _recognised(lines: Lines, fields: Mapping[str, str], path: Path, notes: LogNotes) -> _Recognised | None:
-    """By the first line of a known format; those before it are noted. A header of CSV can only be the very first."""
+    """By the first line of a known format; those before it are noted. A header of CSV can only be the very first, the remark that names
+    the fields of W3C extended logs can come later."""
     for number, line in lines:
         found = None if line is None else recognise(line, fields)
-        if found is not None and line is not None and (number == 1 or not found.header):
+        if found is not None and line is not None and (number == 1 or not found.header or line[0] == "#"):
             if found.name not in notes.formats:
                 notes.formats.append(found.name)
             return _Recognised(found, number, line)
@@ -131,7 +132,7 @@ def _no_log(path: Path, fields: Mapping[str, str], damage: Sequence[str], empty:
         return UsageError(f"{path} holds no line")
     named = " and ".join(f"{what}={name}" for what, name in fields.items())
     return UsageError(
-        f"{path} is no access log: none of its first lines is in the common or combined log format, JSON, or a header of CSV, with an "
+        f"{path} is no access log: none of its first lines is in the common, combined or W3C log format, JSON, or a header of CSV, with an "
         f"address in it{f' ({named})' if named else ''}; say which fields of JSON or CSV to read: --fields time=NAME,url=NAME"
     )
 

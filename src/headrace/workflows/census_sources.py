@@ -176,8 +176,16 @@ def _logs(places: Sequence[Path], reading: Reading) -> Counted:
             if taken == reading.most:
                 break
     if not taken:
+        why = (
+            f"; {notes.skipped:,} lines were no entries, the first: {notes.examples[0]}"
+            if notes.skipped
+            else ""
+        )
         raise UsageError(
-            f"{_named(places)} has no request" + (f" with {reading.only!r} in it" if reading.only else "")
+            f"{_named(places)} has no request"
+            + (f" with {reading.only!r} in it" if reading.only else "")
+            + "".join(f"; {damage}" for damage in notes.damage)
+            + why
         )
     traffic = counter.traffic()
     return Counted(
@@ -213,7 +221,8 @@ def _captures(places: Sequence[Path], reading: Reading) -> Counted:
             name = images[number].name if number in images else f"image {number}"
             counter.add(LogEntry(float(time_s), name, None, _known(status)))
     if not times:
-        raise UsageError(f"{places[0]} has no requests; a census needs the capture of a load run")
+        damage = "".join(f"; {damage}" for damage in capture.damage)
+        raise UsageError(f"{places[0]} has no requests; a census needs the capture of a load run{damage}")
     makeup = MakeupCounter()
     for number, image in images.items():
         makeup.add(image, times[number])

@@ -22,7 +22,7 @@ from headrace.core.load.tally import StageBills, Tally
 from headrace.core.load.validity import BEYOND_MIN
 from headrace.errors import StorageError, UsageError
 from headrace.load.preflight import ask_once
-from headrace.load.run import Limits
+from headrace.load.run import Limits, most_connections
 from headrace.load.shot import Shot, Target
 from headrace.records.capture import End, Manifest, Note
 from headrace.store.captures.writer import CaptureWriter
@@ -90,6 +90,10 @@ class Load:
             raise UsageError(
                 f"{self.pattern.clients} clients need as many connections; --connections allows {self.limits.connections}"
             )
+        if self.limits.connections > most_connections():
+            raise UsageError(
+                f"{self.limits.connections} connections cannot be: this process may open {most_connections()} beside its files (ulimit -Hn)"
+            )
         if self.goal is not None and self.goal.within_s >= self.limits.timeout_s:
             raise UsageError(
                 f"no answer is waited for longer than --timeout {self.limits.timeout_s:g}s: it has to be above the goal {self.goal}"
@@ -133,6 +137,8 @@ def load(asked: Load, folder: Path | None, stop: Event, show: Show | None = None
     sampling, mixing, timing = map(np.random.default_rng, np.random.SeedSequence(asked.seed).spawn(3))
     magazine = fill(open_images(*asked.images, most=asked.most), maker_of(asked.url, asked.sending), sampling)
     emulated = _asked_before(asked, target, magazine)
+    if stop.is_set():
+        raise KeyboardInterrupt  # nothing was measured, so there is nothing to keep
     began_s = monotonic_s()
     with ExitStack() as closing:
         writer = None
@@ -237,7 +243,7 @@ def _report(
         },
         emulated=emulated,
         interrupted=session.asked.is_set(),
-        remarks=(*magazine.remarks, *_remarks(asked, any(run.stopped for run in runs))),
+        remarks=(*magazine.remarks, *_remarks(asked, session)),
         capacity=capacity,
         trouble=None if session.trouble is None else str(session.trouble),
     )
@@ -252,9 +258,16 @@ def _trials(pattern: Clients | Open) -> str:
     )
 
 
-def _remarks(asked: Load, stopped: bool) -> Iterator[str]:
-    if asked.stop_at is not None and not stopped:
+def _remarks(asked: Load, session: Session) -> Iterator[str]:
+    runs = [run.figures for run in session.runs]
+    if asked.goal is None and not (session.asked.is_set() or any(session.runs[-1].phases())):
+        yield f"all requests fell into the warm-up of {asked.warm_up_s:g} s, which is not counted; give a shorter --warm-up"
+    if asked.goal is None and any(run.fell_behind for run in runs):
+        yield "ended early: requests were begun more than 10 s after their intended times; ask for less, or from a faster machine"
+    if asked.stop_at is not None and not any(run.stopped for run in runs):
         yield f"the time was over before the p99 was known to within {asked.stop_at:.0%}"
+    if asked.limits.connections == most_connections():
+        yield f"at most {asked.limits.connections} connections were open at once: this process may open no more files (ulimit -Hn)"
     if isinstance(asked.pattern, Replay):
         yield from asked.pattern.remarks
     if isinstance(asked.pattern, Clients) and asked.goal is None:

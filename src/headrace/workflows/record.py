@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -12,6 +13,8 @@ from typing import Any
 
 from headrace.clock import monotonic_s
 from headrace.core.watching.figures import Figures
+from headrace.core.watching.headline import headline
+from headrace.core.watching.secrets import without_secrets
 from headrace.probe.probe import Probe, Row
 from headrace.probe.sampler import Sampler
 from headrace.records.capture import End, Manifest, Note, Unseen
@@ -38,9 +41,19 @@ class Recorded:
     unseen: tuple[Unseen, ...]
     emulated: bool
 
+    @property
+    def name(self) -> str:
+        """Of the folder, as text: names of files may hold bytes that are none."""
+        return os.fsencode(self.folder).decode(errors="replace")
+
+    @property
+    def sentence(self) -> str:
+        """What stands out; empty when there are no figures."""
+        return headline(self.figures)
+
     def as_dict(self) -> dict[str, Any]:
         return {
-            "capture": str(self.folder),
+            "capture": self.name,
             "seconds": self.end.t_s,
             "how": self.end.how,
             "unseen": [asdict(item) for item in self.unseen],
@@ -72,12 +85,20 @@ def record(watch: Watch, folder: Path, stop: Event, show: Show | None = None) ->
 
 
 def _manifest(watch: Watch, target: Target, probes: Sequence[Probe], began_s: float) -> Manifest:
+    told = {name: _harmless(value) for name, value in asdict(watch).items()}
     return manifest(
         "record",
         began_s,
-        target=target.as_dict(),
-        settings=asdict(watch) | {"periods_s": {probe.name: probe.period_s for probe in probes}},
+        target={name: _harmless(value) for name, value in target.as_dict().items()},
+        settings=told | {"periods_s": {probe.name: probe.period_s for probe in probes}},
     )
+
+
+def _harmless(value: Any) -> Any:
+    """Addresses may hold passwords."""
+    if isinstance(value, str):
+        return without_secrets(value)
+    return [_harmless(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 class _Recording:
@@ -109,7 +130,9 @@ class _Recording:
         sampler = Sampler([*self._probes, *chores], began_s, self._take, self._writer.note)
         sampler.run(self._watch.seconds, self._stop)
         end = End(
-            monotonic_s() - began_s, self._reason(), self._figures.as_dict() | {"emulated": self._emulated}
+            monotonic_s() - began_s,
+            self._reason(),
+            self._figures.as_dict() | {"emulated": self._emulated, "sentence": headline(self._figures)},
         )
         self._writer.finish(end)
         unseen = tuple(dict.fromkeys(item for probe in self._probes for item in probe.unseen()))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 EXIT_NOT_VALID = 3
 """The figures are not to be believed; the output says why."""
-CLIENTS = 16
+CLIENTS, CONNECTIONS = 16, 1000
 
 T = TypeVar("T")
 
@@ -190,11 +190,11 @@ def run(options: argparse.Namespace) -> int:
 def _asked(options: argparse.Namespace) -> Load:
     from headrace.core.load.goal import parse_goal
     from headrace.core.load.mix import parse_mix
-    from headrace.load.run import Limits
+    from headrace.load.run import Limits, most_connections
     from headrace.workflows.load import Load
     from headrace.workflows.loading.makers import Sending
 
-    connections = options.connections or max(1000, options.clients or 0)
+    connections = options.connections or max(min(CONNECTIONS, most_connections()), options.clients or 0)
     return Load(
         url=options.url,
         images=tuple(options.images),

@@ -93,13 +93,11 @@ def _live(figures: Figures, now_s: float, seconds: float) -> list[str]:
 def _result(told: Recorded) -> str:
     from headrace.core.watching.lines import columns_of, main_lines, own_cost
 
-    lines = [
-        f"{told.folder}: {told.end.t_s:.1f} s, {told.end.how}",
-        "",
-        *columns_of(main_lines(told.figures), end=True),
+    parts = [
+        [told.sentence],
+        [f"{told.name}: {told.end.t_s:.1f} s, {told.end.how}"],
+        columns_of(main_lines(told.figures), end=True),
+        [output.EMULATED] if told.emulated else [],
+        [own_cost(told.figures), *(f"not seen: {item.what}: {item.why}" for item in told.unseen)],
     ]
-    if told.emulated:
-        lines += ["", output.EMULATED]
-    lines += ["", own_cost(told.figures)]
-    lines += [f"not seen: {item.what}: {item.why}" for item in told.unseen]
-    return "\n".join(lines)
+    return "\n\n".join("\n".join(filter(None, part)) for part in parts if any(part))

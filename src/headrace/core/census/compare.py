@@ -19,7 +19,7 @@ MATTERS_SHARE = 0.1
 MATTERS_RATIO = 1.5
 """Of medians or of 95th percentiles: the time to decode grows with pixels and bytes, and a factor below this is not told apart from
 another machine or another decoder."""
-_TOO_NOISY = 0.25
+TOO_NOISY = 0.25
 """Where chance alone may make so large a distance, that none shows means nothing."""
 ENOUGH_IMAGES = 100
 """On each side: `ks_noise` is then 0.23."""
@@ -111,9 +111,9 @@ def of_kinds(
 
 
 def _finding(distance: float, noise: float, matters: bool) -> Finding:
-    if matters and distance > noise:
-        return "differs"
-    return "alike" if noise <= _TOO_NOISY or distance == 0 else "too few to tell"
+    if matters:
+        return "differs" if distance > noise else "too few to tell"
+    return "alike" if noise <= TOO_NOISY or distance == 0 else "too few to tell"
 
 
 def _ratio(above: float, below: float) -> float:

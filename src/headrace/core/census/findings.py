@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import ceil, isfinite
 
 from headrace.core.census.cache import FEWEST_REQUESTS, CacheWorth
-from headrace.core.census.compare import ENOUGH_IMAGES, Difference
+from headrace.core.census.compare import ENOUGH_IMAGES, MATTERS_SHARE, TOO_NOISY, Difference
 from headrace.core.census.facts import Makeup, Sizes
 from headrace.core.census.traffic import Traffic
-from headrace.units import format_bytes
+from headrace.units import format_bytes, format_rate
 
 NO_GAIN = 0.01
 """A cache that answers h of the requests raises throughput by 1 / (1 - h) at most: at 1 % nobody could measure it."""
@@ -27,10 +28,23 @@ def mismatch(differences: Sequence[Difference], images: tuple[int, int]) -> Iter
     elif unsure:
         yield (
             f"No difference shows between test set and production, but {images[0]:,} and {images[1]:,} images are too few to tell in "
-            f"{_listed(unsure)}; some {ENOUGH_IMAGES} on each side would do."
+            f"{_listed(unsure)}; some {_enough(differences, images):,} on each side would do."
         )
     else:
         yield f"The test set is like production in {_listed([difference.property for difference in differences])}."
+
+
+def _enough(differences: Sequence[Difference], images: tuple[int, int]) -> int:
+    """Images on each side for every doubt to be settled: noise falls with the root of their number. In round hundreds."""
+    spread = sum(1 / max(1, count) for count in images)
+    needed = max(
+        2 / spread * (one.noise / min(TOO_NOISY, max(one.distance, MATTERS_SHARE))) ** 2
+        if isfinite(one.noise)
+        else ENOUGH_IMAGES
+        for one in differences
+        if one.finding == "too few to tell"
+    )
+    return 100 * ceil(max(ENOUGH_IMAGES, needed) / 100)
 
 
 def _said(difference: Difference) -> str:
@@ -60,7 +74,7 @@ def cache(worth: CacheWorth | None, traffic: Traffic, entry_bytes: int | None) -
             "body, and the log names only the address. Log a name or digest of the image, and say which field: --fields url=NAME."
         )
     if worth is None:
-        return f"{traffic.keys.requests} requests are too few to say what a cache would do; {FEWEST_REQUESTS} are the least."
+        return f"{_many(traffic.keys.requests, 'request')} are too few to say what a cache would do; {FEWEST_REQUESTS} are the least."
     ceiling, half_width = worth.ceiling
     if ceiling + half_width < NO_GAIN:
         return f"A cache would gain nothing: {percent(ceiling)} of requests repeat an image."
@@ -76,14 +90,15 @@ def cache(worth: CacheWorth | None, traffic: Traffic, entry_bytes: int | None) -
 
 def requests(traffic: Traffic) -> str:
     """How many, for how many images, how fast."""
-    what = f"{traffic.keys.requests:,} requests" + (
-        f" for {traffic.images:,} images" if traffic.names_images else ""
-    )
+    if not traffic.keys.requests:
+        return f"No request was demand for an image: all {traffic.left_out:,} were answered 4xx."
+    what = _many(traffic.keys.requests, "request")
+    what += f" for {_many(traffic.images, 'image')}" if traffic.names_images else ""
     arrivals = traffic.arrivals
     if arrivals is None:
         return f"{what}; the log has no times."
     return (
-        f"{what} in {duration(arrivals.span_s)}: {arrivals.mean_per_s:.3g} a second, {arrivals.peak_1s:,} in the busiest "
+        f"{what} in {duration(arrivals.span_s)}: {format_rate(arrivals.mean_per_s)} a second, {arrivals.peak_1s:,} in the busiest "
         f"({arrivals.peak_to_mean:.3g} times the mean)."
     )
 
@@ -94,7 +109,11 @@ def images(makeup: Makeup, repeated: int) -> Iterator[str]:
     formats = makeup.kinds.get("format", {})
     total = sum(formats.values())
     shares = [f"{percent(count / total)} {label}" for label, count in list(formats.items())[:3]]
-    yield f"{makeup.images:,} images: " + ", ".join([" and ".join(medians) + " in the median", *shares]) + "."
+    yield (
+        f"{_many(makeup.images, 'image')}: "
+        + ", ".join([" and ".join(medians) + " in the median", *shares])
+        + "."
+    )
     if repeated:
         yield f"{repeated:,} of them ({percent(repeated / makeup.images)}) hold the same bytes as another one."
 
@@ -127,6 +146,10 @@ def duration(span_s: float) -> str:
             parts.append(f"{left // unit_s} {name}")
             left %= unit_s
     return " ".join(parts[:2])
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _listed(words: Sequence[str]) -> str:

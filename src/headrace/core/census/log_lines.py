@@ -1,4 +1,4 @@
-"""One line of an access log: common and combined format, JSON, CSV. Pure: lines are given, entries come back."""
+"""One line of an access log: common and combined format, W3C extended, JSON, CSV. Pure: lines are given, entries come back."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ import orjson
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "time": (
-        "time", "timestamp", "@timestamp", "ts", "t", "t_s", "msec", "time_iso8601", "time_local", "datetime", "date", "start_time",
+        "time", "timestamp", "@timestamp", "ts", "t", "t_s", "msec", "time_iso8601", "time_local", "datetime", "date", "start_time", "StartUTC",
     ),
     "url": (
         "image", "image_url", "image_id", "key", "url", "uri", "request_uri", "path", "request_url", "request.uri", "request.url",
-        "httpRequest.requestUrl", "request",
+        "httpRequest.requestUrl", "RequestPath", "request",
     ),
     "bytes": (
         "bytes", "size_bytes", "body_bytes_sent", "bytes_sent", "response_size", "httpRequest.responseSize", "size", "content_length",
+        "DownstreamContentSize",
     ),
-    "status": ("status", "status_code", "response_code", "httpRequest.status", "code"),
-    "method": ("method", "request_method", "request.method", "httpRequest.requestMethod", "verb"),
+    "status": ("status", "status_code", "response_code", "httpRequest.status", "DownstreamStatus", "code"),
+    "method": ("method", "request_method", "request.method", "httpRequest.requestMethod", "RequestMethod", "verb"),
 }  # fmt: skip
 """What the usual servers call a field, looked for in this order; a dot leads into an object within an object."""
 
@@ -32,12 +33,16 @@ _NAMES_IMAGES = frozenset({"image", "image_url", "image_id", "key"})
 """Fields that name the image wherever its bytes travelled."""
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _COMMON = re.compile(
-    r'(?:[^"\[]*+\[){1,4}?([^\]"]{20,40})\] "([^"\\]*+(?:\\.[^"\\]*+)*+)" (\d{3}|-) (\d{1,18}|-)',
+    r'(?:[^"\[]*+\[){1,4}?([^\]"]{19,40})\] (?:[^"\[\]]{1,400} )?"([^"\\]*+(?:\\.[^"\\]*+)*+)" (\d{3}|-) (\d{1,18}|-)',
     re.ASCII,
 )
-"""Anything, [time], "request", status, bytes."""
+"""Anything, [time], perhaps something, "request", status, bytes."""
+_TIMELESS = re.compile(r'[^"\[]*"([A-Z]{3,16} [^"\\]+ HTTP/[\d.]{1,3})" (\d{3})\b', re.ASCII)
+_W3C = "#Fields:"
 _METHOD = re.compile(r"[A-Z]{3,16}")
-_COMMON_TIME = re.compile(r"(\d{1,2}/[A-Za-z]{3}/\d{4}:\d\d:\d\d:\d\d)(\.\d{1,6})?\d* ([+-]\d{4})", re.ASCII)
+_COMMON_TIME = re.compile(
+    r"(\d{1,2}/[A-Za-z]{3}/\d{4}:\d\d:\d\d:\d\d)(\.\d{1,6})?\d*(?: ([+-]\d{4}))?", re.ASCII
+)
 _NUMBER = re.compile(r"-?\d{1,20}(?:\.\d{0,20})?", re.ASCII)
 _EPOCH_UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
 """From so large a number on, a time is in ns, us or ms: as seconds 1e11 is the year 5138, as milliseconds it is 1973."""
@@ -81,6 +86,10 @@ def recognise(line: str, fields: Mapping[str, str]) -> Format | None:
     """
     if not fields and _COMMON.match(line):
         return Format("common log format", common)
+    if not fields and _TIMELESS.match(line):
+        return Format("request lines without a time", timeless)
+    if line.startswith(_W3C):
+        return _w3c(line)
     return _json_lines(line, fields) if line.lstrip().startswith("{") else _csv(line, fields)
 
 
@@ -96,6 +105,36 @@ def common(line: str) -> LogEntry:
     method, url = request
     size_bytes, answer = (None if text == "-" else int(text) for text in (size, status))
     return LogEntry(_seconds_of(time), url, size_bytes, answer, _posted(method, url))
+
+
+def timeless(line: str) -> LogEntry:
+    """What uvicorn writes by itself: the request and its status."""
+    found = _TIMELESS.match(line)
+    request = _request(found[1]) if found else None
+    if found is None or request is None:
+        raise ValueError("it has no request with a status")
+    return LogEntry(nan, request[1], None, int(found[2]), _posted(*request))
+
+
+def _w3c(line: str) -> Format | None:
+    """W3C extended log format, of IIS, CloudFront and others: a remark names the fields, which tabs or spaces part."""
+    header = line.removeprefix(_W3C).split()
+
+    def parse(line: str) -> LogEntry:
+        if line.startswith("#"):
+            raise ValueError("it is a remark")
+        cells = line.split("\t" if "\t" in line else " ")
+        if len(cells) != len(header):
+            raise ValueError(f"it has {len(cells)} fields, the header {len(header)}")
+        told = {name: cell for name, cell in zip(header, cells, strict=True) if cell != "-"}
+        if "cs-uri-stem" not in told:
+            raise ValueError("its cs-uri-stem is missing")
+        url = "?".join(told[name] for name in ("cs-uri-stem", "cs-uri-query") if name in told)
+        time_s = _seconds_of(f"{told['date']} {told['time']}") if {"date", "time"} <= told.keys() else nan
+        status, sent = whole(told.get("sc-status")), whole(told.get("sc-bytes"))
+        return LogEntry(time_s, url, sent, status, _posted(told.get("cs-method"), url))
+
+    return Format("W3C extended log format", parse, header=True) if "cs-uri-stem" in header else None
 
 
 def _request(text: str) -> tuple[str, str] | None:
@@ -222,7 +261,7 @@ def whole(value: Any) -> int | None:
 
 
 def seconds(value: Any) -> float:
-    """Seconds since 1970 from a number (s, ms, us or ns by its size), ISO 8601 (UTC where it has no zone) or the common log format.
+    """Seconds since 1970 from a number (s, ms, us or ns by its size), ISO 8601 or the common log format (UTC where there is no zone).
 
     Raises ValueError when it is none of these.
     """
@@ -240,7 +279,7 @@ def _seconds_of(text: str) -> float:
         raise ValueError(f"its time is {text[:40]!r}..., which is no time")
     try:
         if found := _COMMON_TIME.fullmatch(text):
-            moment = datetime.strptime(f"{found[1]} {found[3]}", "%d/%b/%Y:%H:%M:%S %z")
+            moment = datetime.strptime(f"{found[1]} {found[3] or '+0000'}", "%d/%b/%Y:%H:%M:%S %z")
             return moment.timestamp() + float(found[2] or 0)
         if _NUMBER.fullmatch(text):
             return _scaled(float(text))

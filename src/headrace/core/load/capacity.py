@@ -66,6 +66,10 @@ class Answer(NamedTuple):
     ended: Ended
     """`bracket`: it is narrow enough. `client`: at `breaks` the client could not send what it should, so the server's limit is not known.
     Otherwise the bound of the search that was met."""
+    surely_holds: float | None = None
+    """The highest rate that held by more than the error of the measurement; None: none did."""
+    surely_breaks: float | None = None
+    """The lowest that did not, by more than it."""
 
 
 def next_rate(trials: Sequence[Trial], search: Search) -> float | Answer:
@@ -79,9 +83,15 @@ def next_rate(trials: Sequence[Trial], search: Search) -> float | Answer:
     if ended is None and len(trials) >= search.most_trials:
         ended = "trials"
     if ended is not None:
-        return Answer(holds, breaks, ended)
+        return Answer(holds, breaks, ended, *_sure(trials))
     unsettled = [rate for rate, word in says.items() if word is None]
     return unsettled[0] if unsettled else _between(holds, breaks, search)
+
+
+def _sure(trials: Sequence[Trial]) -> tuple[float | None, float | None]:
+    sure = [trial for trial in trials if trial.sure]
+    held, broke = ([trial.rate for trial in sure if trial.held is word] for word in (True, False))
+    return max(held, default=None), min(broke, default=None)
 
 
 def _ended(holds: float | None, breaks: float | None, search: Search) -> Ended | None:

@@ -31,6 +31,8 @@ class PhaseFigures:
     """Taken in hand later than `Limits.late_after_s` after the intended time. Connecting is the service's time and does not count."""
     waited: int
     """Found every connection taken and none left to open."""
+    again: int
+    """Sent a second time, as the service had closed the connection of the first without an answer. Callers do not all do that."""
     last_start_s: float
     """When the last of them was taken in hand, in seconds since the run began."""
     ok: int
@@ -62,6 +64,8 @@ class RunFigures:
     """Those that began, in order."""
     stopped: bool
     """Ended early by the `stop` hook."""
+    fell_behind: bool
+    """Ended early, as requests could not be begun at the intended times by far."""
     connections_opened: int
     connections_failed: int
     """Attempts that ended without a connection."""

@@ -9,13 +9,14 @@ from headrace.core.load.capacity import Trial
 from headrace.core.load.figures import PhaseFigures
 from headrace.core.load.tally import Tally
 from headrace.core.load.validity import BEYOND_MIN, CPU_SHARE_MAX, touched_max, validity
-from headrace.core.stats.latency import Interval
 from headrace.errors import UsageError
 from headrace.units import format_ms, parse_duration_s
 
 TRIAL_LEAST_S, TRIAL_MOST_S = 10.0, 60.0
-SURE = 0.8
-"""Confidence of a verdict: one in ten is wrong in the worst case, of a rate right at the limit; farther off far fewer are."""
+SURE = 0.9
+"""Confidence of a verdict that one trial is enough for: one in twenty is wrong in the worst case, of a rate right at the limit."""
+HOPELESS = 0.99
+"""Confidence at which a trial is not measured to its end: it is asked about many times, and each time chance may say it."""
 _GOAL = re.compile(r"p(?P<percent>\d{1,2}(\.\d+)?)\s*<=?\s*(?P<time>.+)")
 
 
@@ -26,7 +27,7 @@ class Goal(NamedTuple):
     within_s: float
 
     def __str__(self) -> str:
-        return f"p{self.share * 100:g} < {format_ms(self.within_s)}"
+        return f"p{self.share * 100:g} < {format_ms(self.within_s) if self.within_s < 10 else f'{self.within_s:g} s'}"
 
 
 def parse_goal(text: str) -> Goal:
@@ -49,27 +50,27 @@ def trial_s(goal: Goal, rate: float) -> float:
     return min(TRIAL_MOST_S, max(TRIAL_LEAST_S, BEYOND_MIN / (1 - goal.share) / rate))
 
 
-def broken(tally: Tally, goal: Goal) -> bool:
-    """Whether it is already sure that the goal is not held."""
-    return _interval(tally, goal).low_us > goal.within_s * 1e6
+def hopeless(tally: Tally, goal: Goal) -> bool:
+    """Whether it is already so sure that the goal is not held that the rest of the trial can be spared."""
+    return _broken(tally, goal, HOPELESS)
+
+
+def _broken(tally: Tally, goal: Goal, confidence: float) -> bool:
+    return tally.every.interval(goal.share, confidence).low_us > goal.within_s * 1e6
 
 
 def trial(rate: float, phase: PhaseFigures, tally: Tally, goal: Goal) -> Trial:
     """Held, not held, or no measurement: when the tester itself was slow, or it did not send what it should."""
     if _own_fault(phase, goal):
         return Trial(rate, None)
-    if broken(tally, goal):
+    if _broken(tally, goal, SURE):
         return Trial(rate, False)
     told = validity(phase, _judged_share(phase, goal))
     if not told.valid and phase.ok >= BEYOND_MIN:
         return Trial(rate, None)
     within_us = goal.within_s * 1e6
     held = tally.every.total().quantile(goal.share) < within_us
-    return Trial(rate, held, sure=held and _interval(tally, goal).high_us < within_us)
-
-
-def _interval(tally: Tally, goal: Goal) -> Interval:
-    return tally.every.interval(goal.share, SURE)
+    return Trial(rate, held, sure=held and tally.every.interval(goal.share, SURE).high_us < within_us)
 
 
 def _judged_share(phase: PhaseFigures, goal: Goal) -> float:

@@ -76,7 +76,7 @@ def parse_rate(text: str) -> Rate:
     rate = float(found["number"]) / _PER_S[found["per"] or ""] if found else 0.0
     if found is None or not 0 < rate <= MOST_RATE:
         raise UsageError(
-            f"the rate {text!r} cannot be; write it like 200/s, 30/m or poisson:200/s, above 0 and up to {MOST_RATE:g}/s"
+            f"the rate {text!r} cannot be; write it like 200/s, 30/m or poisson:200/s, above 0 and up to {MOST_RATE:,.0f}/s"
         )
     return Rate(rate, bool(found["poisson"]))
 

@@ -118,6 +118,8 @@ def _too_few(phase: PhaseFigures, quantile: float) -> list[str]:
     needed = round(BEYOND_MIN / (1.0 - quantile))
     if phase.ok >= needed:
         return []
+    if not phase.ok:
+        return ["no request was answered right"]
     return [f"{phase.ok:,} right answers are too few for p{quantile * 100:g}: it takes {needed:,}"]
 
 
@@ -127,4 +129,11 @@ def _few(phase: PhaseFigures, most: float) -> float:
 
 
 def _share(count: int, phase: PhaseFigures) -> str:
-    return f"{100.0 * count / phase.intended:.2g} %"
+    return percent(count / phase.intended)
+
+
+def percent(share: float) -> str:
+    """0.0312 -> '3.1 %'; '100 %' only for all."""
+    if share < 0.1:
+        return f"{100 * share:.2g} %"
+    return f"{100 * share:.0f} %" if share == 1 or share < 0.995 else f"{min(99.9, 100 * share):.1f} %"

@@ -16,6 +16,10 @@ from headrace.core.stats.latency import Interval, Latencies, Microseconds
 MOST_BATCHES = 64
 FEWEST_BATCHES = 20
 """With fewer the unevenness is mostly chance."""
+_FEWEST_MERGED = 8
+_DOUBT = 1.3
+"""The variance of 32 to 64 batches is itself known to a quarter: the upper end of its 90 % interval is 1.27 to 1.43 times as much. Without
+this an interval for 95 % held the true p99 of M/M/1 at 80 % in 77 to 89 of 100 runs of 40 to 400 s; with it in 85 to 95."""
 _FIRST_SIZE = 16
 
 
@@ -56,12 +60,16 @@ class BatchedLatencies:
         if len(self._batches) < FEWEST_BATCHES:
             return math.nan
         quantile_us = self.total().quantile(share)
-        beyond = np.array([batch.above(quantile_us) for batch in self._batches])
-        mean = float(beyond.mean())
-        if mean == 0:
+        beyond = np.array([batch.above(quantile_us) for batch in self._batches], np.float64)
+        part = float(beyond.mean()) / self._size
+        if part == 0:
             return 1.0
-        independent = mean * (1 - mean / self._size)
-        return max(1.0, float(beyond.var(ddof=1)) / independent)
+        # What is slow for longer than a batch shows only in larger ones.
+        found = [1.0]
+        while len(beyond) >= _FEWEST_MERGED:
+            found.append(float(beyond.var(ddof=1) / (beyond.mean() * (1 - part) or math.inf)))
+            beyond = beyond[len(beyond) % 2 :].reshape(-1, 2).sum(axis=1)
+        return 1.0 + _DOUBT * (max(found) - 1.0)
 
     def interval(self, share: float, confidence: float = 0.95) -> Interval:
         """The interval of a quantile, with what neighbours have in common taken into account; NaN while that is not known."""

@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
+from headrace.core.watching.busiest import SLACK_S, Busiest, Threads
 from headrace.core.watching.measures import Measure, measures
-from headrace.records.rows.process import TaskRow
+from headrace.records.rows.process import TaskRow, ThreadRow
 
 IDLE_BELOW = 0.05
 FULL_ABOVE = 0.95
 """A window whose ratio is below or above counts as idle or full: with the device's own windows of 1/6 s to 1 s these are the
 ends that a mean hides (docs/measuring.md)."""
-MOST_SERIES = 8_192
-"""About 10 MB."""
+MOST_SERIES = 4_096
+"""About 5 MB. Beyond, what is new has no figures; its rows are kept all the same."""
 _BUCKETS = 100
 
 
 class Series:
     """One measure over time. Means are weighted by the windows; those without a length count alike."""
 
-    __slots__ = ("_buckets", "_weight", "_weighted", "first_window_s", "high", "last")
+    __slots__ = ("_buckets", "_weight", "_weighted", "first_window_s", "good_until_s", "high", "last")
 
     def __init__(self) -> None:
         self.last = self.high = self._weighted = self._weight = 0.0
         self.first_window_s = 0.0
+        self.good_until_s = 0.0
+        """Later, `last` is no longer what is: a page that answers no more, say."""
         self._buckets = [0.0] * (_BUCKETS + 1)
 
-    def add(self, measure: Measure) -> None:
+    def add(self, measure: Measure, now_s: float = 0.0) -> None:
         weight = measure.window_s or 1.0
+        self.good_until_s = now_s + measure.window_s + SLACK_S
         self.last = measure.value
         self.high = measure.value if not self._weight else max(self.high, measure.value)
         self.first_window_s = self.first_window_s or measure.window_s
@@ -69,55 +73,31 @@ class Series:
         return 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Busiest:
-    """A thread that took CPU."""
-
-    pid: int
-    tid: int
-    name: str
-    now_ratio: float
-    """Of one core, at its last reading."""
-    mean_ratio: float
-    """Of one core, over the whole recording."""
-    wait_ratio: float
-    """Ready and waiting for a core, over the whole recording."""
-
-
 class Figures:
     """Told all rows in the order they come. Not synchronised."""
 
     def __init__(self) -> None:
         self.series: dict[str, Series] = {}
+        self.start_s: float | None = None
+        """When the first reading came, with which nothing could be compared yet."""
         self.end_s = 0.0
-        self._names: dict[tuple[int, int], str] = {}
+        self.threads = Threads()
 
     def tell(self, rows: Iterable[Any], now_s: float) -> None:
+        self.start_s = now_s if self.start_s is None else self.start_s
         self.end_s = now_s
         for kind, group in groupby(rows, type):
             found = list(group)
             if kind is TaskRow:
-                self._names.update({(row.pid, row.tid): row.name for row in found})
+                self.threads.name(found)
+            elif kind is ThreadRow:
+                self.threads.tell(found, now_s)
             for measure in measures(found):
-                series = self.series.get(measure.name)
-                if series is None:
-                    series = self._new_series(measure.name)
-                series.add(measure)
-
-    def _new_series(self, name: str) -> Series:
-        if len(self.series) >= MOST_SERIES:
-            self._forget_idle_threads()
-        series = self.series[name] = Series()
-        return series
-
-    def _forget_idle_threads(self) -> None:
-        """Services that start a thread for each request would fill the memory: the half that took least CPU goes."""
-        threads = sorted(self.named("thread.", ".cpu_ratio").items(), key=lambda item: item[1].total)
-        for key, _ in threads[: len(threads) // 2 + 1]:
-            self.series.pop(f"thread.{key}.cpu_ratio", None)
-            self.series.pop(f"thread.{key}.wait_ratio", None)
-            pid, tid = map(int, key.split("/"))
-            self._names.pop((pid, tid), None)
+                if (series := self.series.get(measure.name)) is None:
+                    if len(self.series) >= MOST_SERIES:
+                        continue
+                    series = self.series[measure.name] = Series()
+                series.add(measure, now_s)
 
     def named(self, start: str, end: str = "") -> Mapping[str, Series]:
         """Those whose names begin and end so, by what stands between."""
@@ -127,37 +107,29 @@ class Figures:
             if name.startswith(start) and name.endswith(end)
         }
 
+    def now(self, series: Series) -> float | None:
+        """Its last value; None when that is too long ago."""
+        return series.last if self.end_s <= series.good_until_s else None
+
+    @property
+    def threads_cores(self) -> float:
+        """CPU time a second of all threads that were seen."""
+        return self.threads.cpu_s / self._length_s
+
+    @property
+    def _length_s(self) -> float:
+        return max(self.end_s - (self.start_s or 0.0), 1e-9)
+
     def busiest(self, most: int) -> list[Busiest]:
         """The threads that took most CPU so far."""
-        ordered = sorted(self.named("thread.", ".cpu_ratio").items(), key=lambda item: -item[1].total)
-        return [self._busiest(key, series) for key, series in ordered[:most]]
-
-    def _busiest(self, key: str, series: Series) -> Busiest:
-        pid, tid = map(int, key.split("/"))
-        wait = self.series.get(f"thread.{key}.wait_ratio")
-        length_s = max(self.end_s, 1e-9)
-        return Busiest(
-            pid,
-            tid,
-            self._names.get((pid, tid), ""),
-            series.last,
-            series.total / length_s,
-            wait.total / length_s if wait else 0.0,
-        )
+        return self.threads.busiest(most, self.end_s, self._length_s)
 
     def as_dict(self) -> dict[str, Any]:
-        """For the capture's end: every measure but those of single threads, and the busiest threads."""
+        """For the capture's end: every measure, and the busiest threads."""
         return {
             "seconds": self.end_s,
-            "measures": {
-                name: _as_dict(name, series)
-                for name, series in sorted(self.series.items())
-                if not name.startswith("thread.")
-            },
-            "busiest_threads": [
-                {name: getattr(thread, name) for name in Busiest.__dataclass_fields__}
-                for thread in self.busiest(10)
-            ],
+            "measures": {name: _as_dict(name, series) for name, series in sorted(self.series.items())},
+            "busiest_threads": [asdict(thread) for thread in self.busiest(10)],
         }
 
 

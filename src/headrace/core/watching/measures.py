@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from headrace.records.rows.gpu import GpuRow
 from headrace.records.rows.host import CoreRow, DiskRow, HostRow, NetworkRow, PressureRow, TcpRow
-from headrace.records.rows.process import CgroupRow, ProcessRow, SocketRow, ThreadRow
+from headrace.records.rows.process import CgroupRow, ProcessRow, SocketRow
 from headrace.records.rows.service import DeviceRow, ProbeRow, ProgressRow, StageRow
 
 
@@ -102,23 +102,21 @@ def _tcp(rows: Sequence[TcpRow]) -> Iterator[Measure]:
     yield Measure("tcp.retransmits_per_s", _a_second(row.retransmits, row.window_s), row.window_s)
 
 
+_STOPPED = ("T", "t")
+
+
 def _processes(rows: Sequence[ProcessRow]) -> Iterator[Measure]:
     window_s = max(row.window_s for row in rows)
-    cpu_cores = sum(_a_second(row.user_us + row.system_us, row.window_s) for row in rows) * 1e-6
-    yield Measure("service.cpu_cores", cpu_cores, window_s)
+    for name, amounts_us in (
+        ("cpu_cores", [row.user_us + row.system_us for row in rows]),
+        ("ended_children_cores", [row.ended_children_us for row in rows]),
+    ):
+        cores = sum(_a_second(us, row.window_s) for us, row in zip(amounts_us, rows, strict=True)) * 1e-6
+        yield Measure(f"service.{name}", cores, window_s)
     yield Measure("service.resident_bytes", sum(row.resident_bytes or 0 for row in rows), window_s)
     yield Measure("service.threads", sum(row.threads or 0 for row in rows), window_s)
     yield Measure("service.processes", len(rows), window_s)
-
-
-def _threads(rows: Sequence[ThreadRow]) -> Iterator[Measure]:
-    """Threads are measured apart: a row may cover more than one tick."""
-    for row in rows:
-        for name, value in (("cpu_ratio", row.cpu_us), ("wait_ratio", row.wait_us)):
-            if value is not None:
-                yield Measure(
-                    f"thread.{row.pid}/{row.tid}.{name}", _a_second(value, row.window_s) * 1e-6, row.window_s
-                )
+    yield Measure("service.stopped_processes", sum(row.state in _STOPPED for row in rows), window_s)
 
 
 def _cgroups(rows: Sequence[CgroupRow]) -> Iterator[Measure]:
@@ -185,7 +183,9 @@ def _devices(rows: Sequence[DeviceRow]) -> Iterator[Measure]:
 
 def _progress(rows: Sequence[ProgressRow]) -> Iterator[Measure]:
     for row in rows:
-        yield Measure(f"progress.{row.unit}_per_s", _a_second(row.amount, row.window_s), row.window_s)
+        yield Measure(
+            f"progress.{row.source}.{row.unit}_per_s", _a_second(row.amount, row.window_s), row.window_s
+        )
 
 
 def _probes(rows: Sequence[ProbeRow]) -> Iterator[Measure]:
@@ -193,6 +193,8 @@ def _probes(rows: Sequence[ProbeRow]) -> Iterator[Measure]:
         yield Measure(
             f"watching.{row.probe}.cpu_ratio", _a_second(row.cpu_us, row.window_s) * 1e-6, row.window_s
         )
+        if due := row.readings + row.missed:
+            yield Measure(f"watching.{row.probe}.missed_ratio", row.missed / due, row.window_s)
 
 
 def _a_second(amount: float, window_s: float) -> float:
@@ -207,7 +209,6 @@ _OF: Mapping[type[Any], Callable[[Any], Iterator[Measure]]] = {
     NetworkRow: _networks,
     TcpRow: _tcp,
     ProcessRow: _processes,
-    ThreadRow: _threads,
     CgroupRow: _cgroups,
     SocketRow: _sockets,
     GpuRow: _gpus,

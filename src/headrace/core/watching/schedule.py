@@ -10,6 +10,9 @@ BUDGET = 0.01
 SLOWEST = 8.0
 """Periods are stretched to this many times their length at most."""
 
+_TOO_SOON = 0.25
+"""Of a period. So soon after a late reading comes none: in a window so short the kernel's clock ticks of 10 ms would be absurd shares."""
+
 
 class Due(NamedTuple):
     """Something whose time has come."""
@@ -34,6 +37,11 @@ class Schedule:
         """When the next thing is due."""
         return min(self._next_s)
 
+    @property
+    def planned_s(self) -> Sequence[float]:
+        """When each thing is due next."""
+        return self._next_s
+
     def due(self, now_s: float) -> list[Due]:
         """What is due now; the next times keep their distance from the first."""
         found = []
@@ -44,8 +52,9 @@ class Schedule:
             late_s = now_s - planned_s
             missed = int(late_s / step_s)
             self._next_s[which] = planned_s + (missed + 1) * step_s
-            if self._next_s[which] <= now_s:  # rounding
+            if self._next_s[which] - now_s < _TOO_SOON * step_s:
                 self._next_s[which] += step_s
+                missed += 1
             found.append(Due(which, late_s, missed))
         return found
 

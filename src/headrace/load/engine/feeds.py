@@ -16,6 +16,9 @@ from headrace.load.shot import Shot
 SEND_MAX = 64
 """Requests begun in one go when many are due: answers must be read between."""
 
+BEHIND_S = 10.0
+"""A run that is so late ends: whatever it sent from here on, nothing of it could be believed, and its rows would fill the disk."""
+
 PAUSE_S = 0.1
 """A client that got no answer at all waits this long: a refusing service would otherwise be asked as fast as this machine can."""
 
@@ -47,18 +50,25 @@ class ArrivalFeed:
 
     def _begin_due(self) -> None:
         now_s = monotonic_s() - self._start_s
+        if now_s - self._next_s > BEHIND_S and self._next_s < self._until_s:
+            self._run.fell_behind()
+            self._end()
+            return
         for _ in range(SEND_MAX):
             if self._next_s > now_s:
                 break
             shot = next(self._shots, None) if self._next_s < self._until_s else None
             if shot is None:
-                self.close()
-                self._run.feed_over()
+                self._end()
                 return
             self._run.begin(self._next_s, shot)
             self._look_ahead()
         if self._alarm is not None:
             self._alarm.set(self._start_s + self._next_s)
+
+    def _end(self) -> None:
+        self.close()
+        self._run.feed_over()
 
     def ended(self, request: Request) -> None:
         """Does not matter: the next one is begun at its time."""

@@ -24,7 +24,7 @@ class _Tally:
     """What happened in one phase."""
 
     def __init__(self) -> None:
-        self.intended = self.sent = self.late = self.waited = 0
+        self.intended = self.sent = self.late = self.waited = self.again = 0
         self.ended: Counter[str | None] = Counter()
         """By kind of failure; None: it went well."""
         self.last_start_s = 0.0
@@ -80,6 +80,7 @@ class Ledger:
         tally = self._tallies[request.phase]
         tally.ended[kind] += 1
         tally.waited += request.waited
+        tally.again += request.again
         if request.started_s is not None:
             tally.late += request.started_s - request.intended_s > self._late_after_s
             tally.last_start_s = max(tally.last_start_s, request.started_s - self._start_s)
@@ -120,15 +121,23 @@ class Ledger:
 
     # --- what asking cost ------------------------------------------------------------------------------------------------
 
-    def lag(self, lag_s: float) -> None:
-        """The event loop did something this much after its time."""
-        tally = self._tallies[self._clock_phase]
-        tally.worst_lag_s = max(tally.worst_lag_s, lag_s)
-        if lag_s > self._late_after_s:
-            tally.lagged_s += lag_s
+    def lag(self, due_s: float, now_s: float) -> None:
+        """The event loop did something now that was due before. The time is charged to the phases that it fell into."""
+        clock = self._tallies[self._clock_phase]
+        clock.worst_lag_s = max(clock.worst_lag_s, now_s - due_s)
+        if now_s - due_s <= self._late_after_s:
+            return
+        last_s = (now_s if self._over_s is None else self._over_s) - self._start_s
+        began_s = 0.0
+        for phase, tally in zip(self._phases, self._tallies, strict=True):
+            inside_s = min(last_s, phase.until_s) - max(due_s - self._start_s, began_s)
+            if inside_s > 0:
+                tally.lagged_s += inside_s
+                tally.worst_lag_s = max(tally.worst_lag_s, now_s - due_s)
+            began_s = phase.until_s
 
     def clock(self, now_s: float) -> None:
-        """Charges this process's CPU time to the phase that runs; call it often."""
+        """Charges this process's CPU time to the phase that runs, until the last has ended; call it often."""
         if self._over_s is not None:
             return
         cpu_s = time.process_time()
@@ -139,11 +148,14 @@ class Ledger:
             and now_s - self._start_s >= self._phases[self._clock_phase].until_s
         ):
             self._clock_phase += 1
+        if now_s - self._start_s >= self._phases[-1].until_s:
+            self._over_s = now_s
 
     def over(self, now_s: float) -> None:
         """No more is intended: what follows is waiting for answers."""
         self.clock(now_s)
-        self._over_s = now_s
+        if self._over_s is None:
+            self._over_s = now_s
 
     def figures(self, now_s: float) -> tuple[PhaseFigures, ...]:
         """Of the phases that began."""
@@ -163,7 +175,7 @@ def _judged(request: Request) -> str | None:
     assert request.answer is not None
     status, headers, body = request.answer
     if not 200 <= status < 300:
-        return f"http_{status // 100}xx"
+        return f"http_{status}"
     judge = request.shot.judge
     return None if judge is None else judge(status, headers, body)
 
@@ -183,6 +195,7 @@ def _figures(name: str, tally: _Tally, began_s: float, ended_s: float) -> PhaseF
         sent=tally.sent,
         late=tally.late,
         waited=tally.waited,
+        again=tally.again,
         last_start_s=tally.last_start_s,
         ok=tally.ended[None],
         failed={kind: count for kind, count in sorted(failed.items()) if kind is not None},

@@ -108,6 +108,7 @@ class Pool:
         if failure in ("closed", "reset") and connection.answered:
             # RFC 9112, 9.3.1: the service closed an idle connection while the request was on its way. A fresh one is no such.
             self.retried_count += 1
+            request.again = True
             self._open(request)
             return
         if connection.usable:

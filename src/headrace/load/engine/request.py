@@ -22,6 +22,7 @@ class Request:
     """Times in seconds on the monotonic clock; None: it has not happened."""
 
     __slots__ = (
+        "again",
         "answer",
         "carrier",
         "done_s",
@@ -53,3 +54,5 @@ class Request:
         """What it is on: a connection, or the task that opens one."""
         self.waited = False
         """All connections were taken."""
+        self.again = False
+        """Sent a second time: the service closed the kept connection of the first without an answer."""

@@ -18,6 +18,7 @@ from headrace.load.engine.request import Request
 from headrace.load.shot import Shot, Target
 
 Stop: TypeAlias = Callable[[RunFigures], bool]
+Leave: TypeAlias = Callable[[], bool]
 
 TICK_S = 0.02
 """How often deadlines are looked at and the loop's lag is read."""
@@ -43,15 +44,22 @@ class Run:
     """One run of one feed. An error in a callback (a sink's full disk, a judge's bug) ends the run and is raised by `whole`."""
 
     def __init__(
-        self, target: Target, address: str, ledger: Ledger, limits: Limits, feed: Feed, stop: Stop | None
+        self,
+        target: Target,
+        address: str,
+        ledger: Ledger,
+        limits: Limits,
+        feed: Feed,
+        stop: Stop | None,
+        leave: Leave | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._pool = Pool(self, target, address, limits)
         self._ledger = ledger
         self._limits = limits
         self._feed = feed
-        self._stop = stop
-        self._stopped = False
+        self._stop, self._leave = stop, leave
+        self._stopped = self._fell_behind = False
         self._under_way: dict[int, Request] = {}
         """In the order of intended times, and so of deadlines."""
         self._drained: asyncio.Future[None] = self._loop.create_future()
@@ -91,6 +99,10 @@ class Run:
             self._drain_until_s = now_s + self._limits.grace_s
             self._ledger.over(now_s)
 
+    def fell_behind(self) -> None:
+        """The feed is so late that nothing of the run can be believed."""
+        self._fell_behind = True
+
     def guarded(self, step: Callable[[], None]) -> None:
         """For whatever the event loop calls: it would only log an error."""
         try:
@@ -117,7 +129,7 @@ class Run:
 
     def _tick(self) -> None:
         now_s = monotonic_s()
-        self._ledger.lag(now_s - self._tick_due_s)
+        self._ledger.lag(self._tick_due_s, now_s)
         self._ledger.clock(now_s)
         self._expire(now_s)
         self._ticks += 1
@@ -131,12 +143,16 @@ class Run:
     def _expire(self, now_s: float) -> None:
         begun_by_s = now_s - self._limits.timeout_s
         overdue = takewhile(lambda request: request.intended_s <= begun_by_s, self._under_way.values())
-        for request in list(overdue):
+        # Those that still wait go first: a connection that is given up is opened anew for the next that waits.
+        for request in sorted(overdue, key=lambda request: request.started_s is not None):
             self._pool.give_up(request)
             self._end(request, "unsent" if request.started_s is None else "timeout")
 
     def _ask_whether_to_stop(self) -> None:
-        if self._stop is not None and self._drain_until_s is None and self._stop(self._figures()):
+        if self._drain_until_s is not None:
+            if self._leave is not None and self._leave():
+                self._drain_until_s = 0.0
+        elif self._stop is not None and self._stop(self._figures()):
             self._stopped = True
             self._feed.close()
             self.feed_over()
@@ -158,6 +174,7 @@ class Run:
         return RunFigures(
             phases=self._ledger.figures(monotonic_s()),
             stopped=self._stopped,
+            fell_behind=self._fell_behind,
             connections_opened=self._pool.opened_count,
             connections_failed=self._pool.failed_count,
             retried=self._pool.retried_count,

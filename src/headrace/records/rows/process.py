@@ -32,7 +32,8 @@ class ProcessRow(NamedTuple):
     ended_children_us: Annotated[
         int,
         int64(
-            "CPU time of the whole lives of children that ended and were waited for, in steps of the clock tick."
+            "CPU time of children that ended and were waited for, as far as no rows of their own told it: mostly of those "
+            "that came and went between two readings. In steps of the clock tick."
         ),
     ]
     threads: Annotated[int | None, int32("Threads at the end of the window.")]
@@ -49,6 +50,7 @@ class ProcessRow(NamedTuple):
         int | None,
         int64("Given to write(2) and its like for any kind of file, cached ones included; send(2) is not."),
     ]
+    state: Annotated[str | None, text("State of its main thread, as in `threads`.")]
 
 
 class ThreadRow(NamedTuple):

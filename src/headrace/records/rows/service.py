@@ -14,7 +14,9 @@ class StackRow(NamedTuple):
     pid: Pid
     tid: Annotated[int | None, int32("Thread, as the system numbers it.")]
     thread: Annotated[str, text("Its name in Python, or empty.")]
-    active: Annotated[bool, boolean("On a core or ready for one, not waiting.")]
+    active: Annotated[
+        bool | None, boolean("On a core or ready for one, not waiting; None: not told, as without `tid`.")
+    ]
     holds_gil: Annotated[bool, boolean("It held the interpreter's lock.")]
     stack: Annotated[
         str, text("Functions from the outermost in, `function (file:line)`, with semicolons between.")

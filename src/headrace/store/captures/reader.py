@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import NoneType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 import orjson
@@ -16,6 +19,7 @@ from numpy.typing import NDArray
 from headrace.errors import CaptureError
 from headrace.records.capture import FORMAT, End, Manifest, Note
 from headrace.records.tables import NAME_OF, columns
+from headrace.store.captures.messages import rows_of
 from headrace.store.captures.pieces import END_MARK, columns_of
 
 T = TypeVar("T", Manifest, Note, End)
@@ -48,7 +52,7 @@ class Capture:
         manifest = _manifest(folder)
         end, damage = _end(folder)
         lines, cut = _lines(folder / "index.jsonl")
-        damage += cut
+        damage += cut + _lines(folder / "notes.jsonl")[1]
         pieces: dict[str, tuple[Piece, ...]] = {}
         for name, entries in _by_table(lines).items():
             if entries or (folder / f"{name}.arrows").exists():
@@ -63,7 +67,7 @@ class Capture:
     def batches(self, row: type[Any]) -> Iterator[dict[str, NDArray[Any]]]:
         """The table piece by piece, in the order of writing: text is an array of objects, None where it is missing; numbers are NaN there.
 
-        Raises CaptureError when the file changed since `open`.
+        Raises CaptureError when the file changed since `open`, and for what no writer of captures makes.
         """
         name, wanted = NAME_OF[row], columns(row)
         schema, *batches = self.pieces.get(name) or (None,)
@@ -76,7 +80,7 @@ class Capture:
                     file.seek(piece.offset)
                     yield columns_of(head, file.read(piece.size_bytes), wanted)
         except (OSError, ValueError) as problem:
-            raise CaptureError(f"{self.folder / name}.arrows cannot be read any more: {problem}") from None
+            raise CaptureError(f"{self.folder / name}.arrows cannot be read: {problem}") from None
 
     def columns(self, row: type[Any]) -> dict[str, NDArray[Any]]:
         """The whole table in memory; arrays of length 0 when it has no rows."""
@@ -95,7 +99,7 @@ class Capture:
 def _manifest(folder: Path) -> Manifest:
     path = folder / "manifest.json"
     try:
-        value = orjson.loads(path.read_bytes())
+        value = orjson.loads(_read(path))
     except OSError as problem:
         raise CaptureError(f"{folder} is no capture: {path.name}: {problem.strerror or problem}") from None
     except orjson.JSONDecodeError as problem:
@@ -116,10 +120,10 @@ def _manifest(folder: Path) -> Manifest:
 def _end(folder: Path) -> tuple[End | None, list[str]]:
     path = folder / "end.json"
     try:
-        end = _record(End, orjson.loads(path.read_bytes()))
-    except OSError:
+        end = _record(End, orjson.loads(_read(path)))
+    except FileNotFoundError:
         return None, ["it has no end: it is still being written, or the writing was cut"]
-    except orjson.JSONDecodeError:
+    except (OSError, orjson.JSONDecodeError):
         end = None
     return end, [] if end is not None else [f"{path.name} is damaged"]
 
@@ -151,11 +155,28 @@ _KINDS: Mapping[Any, Any] = {
 """What JSON gives for a field's annotation."""
 
 
+def _read(path: Path) -> bytes:
+    """A whole small file. Raises OSError."""
+    with _open(path) as file:
+        if os.fstat(file.fileno()).st_size > MOST_BYTES:
+            raise OSError(errno.EFBIG, f"it is larger than {MOST_BYTES >> 20} MiB")
+        return file.read()
+
+
+def _open(path: Path) -> BinaryIO:
+    """Raises OSError; also for what is no regular file, which might block or never end."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(file).st_mode):
+        return os.fdopen(file, "rb")
+    os.close(file)
+    raise OSError(errno.EINVAL, "it is no file of a capture")
+
+
 def _lines(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """Every whole line up to the first that is none."""
     found: list[dict[str, Any]] = []
     try:
-        text = path.read_bytes()
+        text = _read(path)
     except OSError as problem:
         return found, [f"{path.name}: {problem.strerror or problem}"]
     for number, line in enumerate(text.splitlines(keepends=True), 1):
@@ -179,17 +200,19 @@ def _whole_pieces(path: Path, entries: list[dict[str, Any]]) -> tuple[tuple[Piec
     pieces: list[Piece] = []
     position = 0
     try:
-        with path.open("rb") as file:
+        with _open(path) as file:
             for entry in entries:
                 piece = _piece(entry, position)
                 data = file.read(piece.size_bytes) if piece else b""
                 if piece is None or len(data) < piece.size_bytes or zlib.crc32(data) != entry.get("crc32"):
                     return tuple(pieces), [_lost(path, entries, pieces)]
-                pieces.append(piece)
+                pieces.append(piece._replace(rows=rows_of(data) if pieces else 0))
                 position += piece.size_bytes
             rest = file.read(len(END_MARK) + 1)
     except OSError as problem:
         return (), [f"{path.name}: {problem.strerror or problem}"]
+    except ValueError as problem:
+        return tuple(pieces), [f"{path.name} is damaged: {problem}"]
     return tuple(pieces), [] if rest in (b"", END_MARK) else [
         f"{path.name} goes on after its last whole piece: the writing was cut, or the index is damaged"
     ]
@@ -201,7 +224,7 @@ def _piece(entry: dict[str, Any], position: int) -> Piece | None:
         isinstance(size, int) and isinstance(rows, int) and offset == position and 0 < size <= MOST_BYTES
     ):
         return None
-    return Piece(position, size, max(0, rows))
+    return Piece(position, size, rows)
 
 
 MOST_BYTES = 1 << 30

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -60,7 +61,14 @@ class CaptureWriter:
         self._notes.append(asdict(note))
 
     def flush(self) -> None:
-        """Everything to the file system. Each table with rows grows by a piece, so not more often than every few seconds."""
+        """Everything to the file system. Each table with rows grows by a piece, so not more often than every few seconds.
+
+        Raises StorageError also when the folder was deleted: open files would take rows that nobody can ever read.
+        """
+        if os.fstat(self._index.file.fileno()).st_nlink == 0:
+            raise StorageError(
+                f"{self.folder} was deleted while it was written to; what was recorded is lost"
+            )
         for table in self._tables.values():
             table.flush()
 
@@ -81,11 +89,14 @@ class CaptureWriter:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leaving by an error leaves a capture without an end, closed as far as it came."""
-        if not self._ended:
-            for table in self._tables.values():
-                table.file.close()
-            self._close_lines()
+        """Leaving by an error leaves a capture without an end; what was added is kept if the disk takes it."""
+        if self._ended:
+            return
+        with suppress(StorageError):
+            self.flush()
+        for table in self._tables.values():
+            table.file.close()
+        self._close_lines()
 
     def _close_lines(self) -> None:
         self._index.file.close()
@@ -135,7 +146,7 @@ class _Lines:
         self._size = 0
 
     def append(self, value: dict[str, Any]) -> None:
-        line = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY, default=str) + b"\n"
+        line = _json(value) + b"\n"
         _append(self.file, line, self._size)
         self._size += len(line)
 
@@ -165,9 +176,24 @@ def _write_whole(path: Path, value: dict[str, Any]) -> None:
     """Under another name first: the file is there whole or not at all."""
     part = path.with_suffix(".part")
     try:
-        part.write_bytes(
-            orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY, default=str) + b"\n"
-        )
+        part.write_bytes(_json(value, orjson.OPT_INDENT_2) + b"\n")
         part.replace(path)
     except OSError as problem:
         raise StorageError(f"{path}: {problem.strerror or problem}") from None
+
+
+def _json(value: dict[str, Any], option: int = 0) -> bytes:
+    """Names of files may hold bytes that are no text: these become `?`."""
+    option |= orjson.OPT_SERIALIZE_NUMPY
+    try:
+        return orjson.dumps(value, option=option, default=str)
+    except TypeError:
+        return orjson.dumps(_encodable(value), option=option, default=str)
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(part) for key, part in value.items()}
+    return [_encodable(part) for part in value] if isinstance(value, list | tuple) else value

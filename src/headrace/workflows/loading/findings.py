@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headrace.core.load.capacity import Answer
+from headrace.core.load.figures import PhaseFigures
 from headrace.core.load.goal import Goal
+from headrace.core.load.validity import percent, touched_max
 from headrace.core.stats.latency import Interval
 from headrace.units import format_rate
 from headrace.workflows.loading.report import JUDGED, CapacityReport, LoadReport, PhaseReport
@@ -20,7 +22,7 @@ def verdict(report: LoadReport) -> str:
     bad = [phase for phase in report.phases if phase.valid_up_to is None]
     if bad:
         where = f" in {bad[0].figures.name}" if len(report.phases) > 1 else ""
-        more = f"; so are {len(bad) - 1} more" if len(bad) > 1 else ""
+        more = "" if len(bad) == 1 else f"; so {'is 1' if len(bad) == 2 else f'are {len(bad) - 1}'} more"
         return f"NOT VALID{where}: {'; '.join(bad[0].reasons)}{more}."
     lowest = min(report.phases, key=lambda phase: phase.valid_up_to or 0.0)
     if lowest.valid_up_to == JUDGED[0]:
@@ -55,13 +57,32 @@ def _finding_of_search(goal: Goal, answer: Answer | None) -> str:
         return f"It is not known yet up to which rate {goal} is held."
     if answer.holds is None:
         why = ": there the tester itself was the limit" if answer.ended == "client" else ""
-        return f"Not even {answer.breaks:.4g}/s holds {goal}{why}."
-    held = f"{goal} is held up to {answer.holds:.4g}/s"
+        return f"Not even {_rate(answer.breaks)} holds {goal}{why}."
+    held = f"{goal} is held up to about {_rate(answer.holds)}"
     if answer.breaks is None:
         return f"{held}, the highest rate tried."
     if answer.ended == "client":
-        return f"{held} at least; at {answer.breaks:.4g}/s the tester itself was the limit: ask from a faster machine."
-    return f"{held}; {answer.breaks:.4g}/s is too much."
+        return f"{held} at least; at {_rate(answer.breaks)} the tester itself was the limit: ask from a faster machine."
+    return f"{held}; {_rate(answer.breaks)} is too much.{_how_sure(answer)}"
+
+
+def _how_sure(answer: Answer) -> str:
+    """Where the last trials were within their error, what they say is a guess between these two."""
+    if (answer.surely_holds, answer.surely_breaks) == (answer.holds, answer.breaks):
+        return ""
+    low = (
+        "no rate is known to hold it"
+        if answer.surely_holds is None
+        else f"{_rate(answer.surely_holds)} holds it"
+    )
+    high = (
+        "no rate to break it" if answer.surely_breaks is None else f"{_rate(answer.surely_breaks)} does not"
+    )
+    return f" By more than the error of the trials, {low}, {high}; longer ones (--for) tell it more closely."
+
+
+def _rate(rate: float | None) -> str:
+    return f"{format_rate(rate or 0.0)}/s"
 
 
 def _of_phase(phase: PhaseReport, closed_loop: bool) -> str:
@@ -69,11 +90,24 @@ def _of_phase(phase: PhaseReport, closed_loop: bool) -> str:
     asked, right = per_s(phase.rate(one.intended)), per_s(phase.rate(one.ok))
     rate = f"{right}/s answered right" if closed_loop else f"{asked}/s asked for, {right}/s answered right"
     text = f"{rate}: {_slowest_known(phase)}"
+    return f"{text}; {_failures(phase)}{_again(one)}."
+
+
+def _failures(phase: PhaseReport) -> str:
     if not phase.failed:
-        return f"{text}; no request failed."
-    kinds = kinds_of([phase])
-    share = 100 * phase.failed / max(1, one.intended)
-    return f"{text}; {phase.failed:,} requests ({share:.2g} %) failed, most as {next(iter(kinds))}."
+        return "no request failed"
+    share = percent(phase.failed / max(1, phase.figures.intended))
+    return f"{phase.failed:,} requests ({share}) failed, most as {next(iter(kinds_of([phase])))}"
+
+
+def _again(phase: PhaseFigures) -> str:
+    """Where it touches the p99. A service closes idle connections without harm meant; one that breaks down looks the same."""
+    if phase.again <= max(1, touched_max(JUDGED[0]) * phase.intended):
+        return ""
+    return (
+        f"; {phase.again:,} ({percent(phase.again / phase.intended)}) had to be sent twice, as the service closed their connection "
+        "without an answer: callers that do not repeat themselves see an error there"
+    )
 
 
 def _slowest_known(phase: PhaseReport) -> str:

@@ -22,6 +22,8 @@ _FLUSH_ROWS = 4096
 """Rows become Arrow with the interpreter's lock held, 1 us a row: more at once would delay requests by milliseconds."""
 _FLUSH_S = 5.0
 _LOOK_S = 0.5
+_PATIENCE_S = 2.0
+"""How long answers are still waited for when somebody asked to end: nobody who presses Ctrl-C waits for a time-out."""
 _SWITCH_S = 0.0005
 """How long the event loop may wait for the interpreter while this thread counts; Python's own 5 ms would show in the latencies."""
 
@@ -30,7 +32,8 @@ Watch = Callable[["Recorder", RunFigures], bool]
 
 
 class Recorder:
-    """Of one run. `outcomes`, `spans` and `stop` are for the engine and only hand things on. Read the rest from `watch`, or at the end."""
+    """Of one run. `outcomes`, `spans`, `stop` and `leave` are for the engine and only hand things on. Read the rest from `watch`, or at
+    the end."""
 
     def __init__(
         self, writer: CaptureWriter | None, deadline_s: float | None, asked: Event, watch: Watch
@@ -44,6 +47,7 @@ class Recorder:
         self._writer, self._deadline_s, self._asked, self._watch = writer, deadline_s, asked, watch
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._enough = False
+        self._leaves_s: float | None = None
         self._unflushed = 0
         self._flushed_s = self._looked_s = monotonic_s()
         self._latencies_s: dict[int, float] = {}
@@ -76,6 +80,15 @@ class Recorder:
         """Whether the run is to end now: somebody asked for it, enough was seen, or there is trouble."""
         self._queue.put(partial(self._look, figures))
         return self._enough or self._asked.is_set() or self.trouble is not None
+
+    def leave(self) -> bool:
+        """Whether answers are not to be waited for any more: somebody asked to end, some time ago."""
+        if not self._asked.is_set():
+            return False
+        now_s = monotonic_s()
+        if self._leaves_s is None:
+            self._leaves_s = now_s + _PATIENCE_S
+        return now_s >= self._leaves_s
 
     # --- on the thread ---------------------------------------------------------------------------------------------------
 

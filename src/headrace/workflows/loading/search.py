@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.core.load.capacity import HIGHEST, LOWEST, Answer, Search, Trial, next_rate
 from headrace.core.load.figures import PhaseFigures
-from headrace.core.load.goal import Goal, broken, trial, trial_s
+from headrace.core.load.goal import Goal, hopeless, trial, trial_s
 from headrace.core.load.patterns import Clients, Rate
 from headrace.core.load.tally import Tally
 from headrace.errors import UsageError
@@ -64,6 +64,6 @@ def _try(
 
 def _hopeless(goal: Goal) -> Enough:
     def enough(tally: Tally, phase: PhaseFigures) -> bool:
-        return phase.duration_s >= _BROKEN_AFTER_S and broken(tally, goal)
+        return phase.duration_s >= _BROKEN_AFTER_S and hopeless(tally, goal)
 
     return enough

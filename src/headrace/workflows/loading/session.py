@@ -106,6 +106,7 @@ class Session:
             "sink": recorder.outcomes,
             "spans": recorder.spans,
             "stop": recorder.stop,
+            "leave": recorder.leave,
             "limits": self._limits,
             "began_s": self._began_s,
             "first_number": sum(phase.intended for run in self.runs for phase in run.figures.phases),
