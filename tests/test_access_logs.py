@@ -239,6 +239,64 @@ def test_wrong_fields_are_refused(text: str) -> None:
         parse_fields(text)
 
 
+IIS = (
+    "#Software: Microsoft Internet Information Services 10.0\n"
+    "#Fields: date time s-ip cs-method cs-uri-stem cs-uri-query sc-status sc-bytes\n"
+    "2025-10-10 11:55:36 10.0.0.1 GET /a.jpg v=1 200 1234\n"
+    "2025-10-10 11:55:37 10.0.0.1 POST /predict - 200 88\n"
+    "#Date: 2025-10-10 11:55:37\n"
+    "2025-10-10 11:55:37.250 10.0.0.1 GET /b.jpg - 404 -\n"
+)
+
+
+@pytest.mark.parametrize(
+    "text", [IIS, "\n".join(line if line[0] == "#" else line.replace(" ", "\t") for line in IIS.splitlines())]
+)
+def test_logs_of_w3c_name_their_fields_in_a_remark(tmp_path: Path, text: str) -> None:
+    entries, notes = read(saved(tmp_path, text))
+    assert entries == [*ENTRIES[:2], LogEntry(1760097337.25, "/b.jpg", None, 404)]
+    assert notes.formats == ["W3C extended log format"] and notes.skipped == 2
+    entries, notes = read(saved(tmp_path, text.replace("/a.jpg", "-").replace("/predict", "/a\tb c")))
+    assert len(entries) == 1 and notes.skipped == 4
+
+
+@pytest.mark.parametrize(
+    ("line", "entry"),
+    [
+        ('h - - [10/Oct/2025:11:55:36] "GET /a.jpg?v=1 HTTP/1.1" 200 1234\n', ENTRIES[0]),
+        ('h - - [2025-10-10 11:55:36] "GET /a.jpg?v=1 HTTP/1.1" 200 1234\n', ENTRIES[0]),
+        (
+            'own bucket [10/Oct/2025:11:55:36 +0000] 1.2.3.4 me 3E57 REST.GET.OBJECT a.jpg "GET /a.jpg?v=1 HTTP/1.1" 200 - 1234 1234\n',
+            ENTRIES[0]._replace(size_bytes=None),
+        ),
+        (
+            '{"StartUTC": "2025-10-10T11:55:36Z", "RequestMethod": "GET", "RequestPath": "/a.jpg?v=1", "DownstreamStatus": 200, '
+            '"DownstreamContentSize": 1234}\n',
+            ENTRIES[0],
+        ),
+    ],
+    ids=["no zone", "iso", "s3", "traefik"],
+)
+def test_formats_of_other_servers(tmp_path: Path, line: str, entry: LogEntry) -> None:
+    assert read(saved(tmp_path, line))[0] == [entry]
+
+
+def test_what_uvicorn_prints_has_requests_without_a_time(tmp_path: Path) -> None:
+    entries, notes = read(
+        saved(
+            tmp_path,
+            "INFO:     Started server process [7]\n"
+            'INFO:     127.0.0.1:5000 - "GET /predict?url=a.jpg HTTP/1.1" 200 OK\n'
+            'INFO:     127.0.0.1:5000 - "POST /predict HTTP/1.1" 503 Service Unavailable\n',
+        )
+    )
+    assert [entry[1:] for entry in entries] == [
+        ("/predict?url=a.jpg", None, 200, False),
+        ("/predict", None, 503, True),
+    ]
+    assert all(math.isnan(entry.t_s) for entry in entries) and notes.skipped == 1
+
+
 def test_a_posted_image_is_told_from_a_named_one(tmp_path: Path) -> None:
     def posted(line: str) -> list[bool]:
         return [entry.posted for entry in read(saved(tmp_path, line))[0]]

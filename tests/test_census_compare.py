@@ -142,9 +142,27 @@ def test_too_few_images_are_said_to_be_too_few() -> None:
     assert said.startswith(
         "No difference shows between test set and production, but 5 and 6 images are too few"
     )
+    many = (photos(random, 100), photos(random, 100))
+    assert "100 and 100 images are too few to tell in" in verdict(*many)[0]
+    assert "some 200 on each side would do" in verdict(*many)[0], "more than there are"
     assert verdict(Makeup(3, 3.0, {}, {}), photos(random, 5))[0].startswith(
         "Test set and production know no property in common"
     )
+
+
+def test_a_difference_that_would_matter_is_not_called_alike_for_want_of_images() -> None:
+    """Twice the pixels in the median, of sizes that spread over several hundredfold."""
+    random = np.random.default_rng(3)
+    found = []
+    for _ in range(40):
+        sides = []
+        for scale in (1.0, 2.0):
+            counter = MakeupCounter()
+            for number, pixels in enumerate(scale * np.exp(random.normal(14, 1.5, 100))):
+                counter.add(ImageFacts(str(number), None, int(pixels), 1, None))
+            sides.append(counter.makeup())
+        found += [one.finding for one in compare(*sides)]
+    assert found.count("alike") <= 4 and found.count("differs") >= 10
 
 
 def test_one_image_asked_for_all_the_time_is_no_proof() -> None:

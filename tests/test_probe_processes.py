@@ -243,6 +243,41 @@ for line in sys.stdin:
         assert {row.tid for row in rows if row.name == "decoder 7"} == {tid}
 
 
+NAMES = [b"a) R 1 1", b") ) )", b"\x1b[2J\n\x07", b"\xff\xfe", b""]
+
+
+def test_hostile_names_are_harmless_and_move_no_figure() -> None:
+    """A thread's name stands in the middle of its line of figures, brackets, blanks and newlines as they are."""
+    code = (
+        "import ctypes\nname = ctypes.CDLL(None).prctl\n"
+        "def spin(text):\n    name(15, text, 0, 0, 0)\n    while True: pass\n"
+        f"for text in {NAMES}: threading.Thread(target=spin, args=(text,), daemon=True).start()\n"
+        "name(15, b'x) S 9 9', 0, 0, 0); say('up'); sys.stdin.read()"
+    )
+    with program(code) as named:
+        named.hear()
+        tree = by_pid(named.pid)
+        threads, processes = Reading(ThreadsProbe(tree)), Reading(ProcessesProbe(tree))
+        rows = threads.until(ThreadRow, lambda rows: len({row.tid for row in rows}) >= 5, "all threads")
+        states = {row.state for row in rows} - {None}
+        assert states <= {"R", "S"} and all(row.core in (None, *range(4096)) for row in rows)
+        names = {row.name for row in threads.rows if isinstance(row, TaskRow)}
+        assert {"a) R 1 1", ") ) )", "?[2J??", "\ufffd\ufffd", ""} <= names
+        (row,) = (row for row in processes.until(ProcessRow, lambda rows: len(rows) == 1, "the process"))
+        assert row.threads == 6 and row.state == "S"
+        assert processes.rows[0].name == "x) S 9 9" and processes.rows[0].parent_pid == os.getpid()
+
+
+def test_a_process_that_was_stopped_is_told_from_one_that_sleeps() -> None:
+    with program(ECHO) as echo:
+        echo.hear()
+        reading = Reading(ProcessesProbe(by_pid(echo.pid)))
+        reading.until(ProcessRow, lambda rows: any(row.state == "S" for row in rows), "it sleeps")
+        os.kill(echo.pid, signal.SIGSTOP)
+        reading.until(ProcessRow, lambda rows: rows[-1].state == "T", "it is stopped")
+        os.kill(echo.pid, signal.SIGCONT)
+
+
 def test_a_child_is_followed_from_start_to_end() -> None:
     with program(PARENT) as parent:
         parent.hear()

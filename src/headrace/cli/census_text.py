@@ -47,7 +47,7 @@ def page(report: CensusReport) -> str:
         lines.append(
             "bytes: of answers with status 200; those of images only if this log is of the server that stores them"
         )
-    if counted.traffic is not None:
+    if counted.traffic is not None and counted.traffic.keys.requests:
         lines += ["", *_traffic(counted.traffic)]
     if report.cache is not None:
         lines += ["", *_cache(report.cache, report.entry_bytes)]

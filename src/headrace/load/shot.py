@@ -49,6 +49,7 @@ class Target(NamedTuple):
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
+            url.encode("utf-8")
         except ValueError as error:
             raise UsageError(f"{url!r} is no URL: {error}") from error
         if parts.scheme not in ("http", "https") or not host or port == 0:

@@ -136,7 +136,7 @@ def expecting(text: str) -> Judge:
         return lambda status, headers, body: None if status == wanted else "wrong_status"
     try:
         pattern = re.compile(text.encode("utf-8"))
-    except re.error as problem:
+    except (re.error, UnicodeEncodeError) as problem:
         raise UsageError(
             f"--expect {text!r} is neither a status nor a regular expression: {problem}"
         ) from None

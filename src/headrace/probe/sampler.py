@@ -61,7 +61,7 @@ class Sampler:
             else:
                 self.tick()
         self._finish()
-        self.account()
+        self.account(last=True)
 
     def tick(self) -> None:
         """Reads everything that is due."""
@@ -99,7 +99,7 @@ class Sampler:
         says = f"nothing was read{what} for {late_s:.1f} s"
         self._note(Note(now_s, "gap", says, {"probes": names, "seconds": late_s}))
 
-    def account(self) -> None:
+    def account(self, last: bool = False) -> None:
         """One row a probe, one for all of this process, one for the programs it ran; and the pace for what comes."""
         now_s, spent = self._now_s(), _Spent.now()
         window_s = now_s - self._told_s
@@ -120,7 +120,7 @@ class Sampler:
         rows.append(self._row("programs", _Account(cpu_s=children_s), now_s))
         self._sink(rows, now_s)
         self._tell_unseen(now_s)
-        if self._told_s > self._started_s:  # the first account has the start in it
+        if self._told_s > self._started_s and not last:  # the first account has the start in it
             self._pace(own_s / window_s, now_s)
         self._accounts = [_Account() for _ in self._probes]
         self._told_s, self._spent = now_s, spent
@@ -132,7 +132,8 @@ class Sampler:
     def _pace(self, share: float, now_s: float) -> None:
         if self._schedule.pace(share):
             stretch = self._schedule.stretch
-            says = f"watching took {share:.1%} of a core, {BUDGET:.0%} is allowed: it now reads every {stretch:g} periods"
+            pace = "at its usual pace again" if stretch == 1 else f"{stretch:g} times as seldom as usual"
+            says = f"watching took {share:.1%} of a core, {BUDGET:.0%} is allowed: it now reads {pace}"
             self._note(Note(now_s, "change", says, {"stretch": stretch}))
 
     def _tell_unseen(self, now_s: float) -> None:

@@ -88,10 +88,10 @@ def read_access_log(
 ) -> Iterator[LogEntry]:
     """The requests of a log in its order, in bounded memory. `-` is standard input.
 
-    Formats: common and combined, W3C extended, JSON lines, CSV with a header; plain or gzip, told by content. `fields` names the fields of JSON and CSV
-    by what they hold (`headrace.core.census.log_lines.NAMES`); without it the usual names are looked for. `strip_query` takes `?...`
-    off the keys. Lines that cannot be read are noted in `notes`; a file that is cut or damaged is read up to there, which is noted,
-    too. Raises UsageError, at once, when the file cannot be opened or its first lines are of no format known here.
+    Formats: common and combined, W3C extended, JSON lines, CSV with a header; plain or gzip, told by content. `fields` names the fields
+    of JSON and CSV by what they hold (`headrace.core.census.log_lines.NAMES`); without it the usual names are looked for. `strip_query`
+    takes `?...` off the keys. Lines that cannot be read are noted in `notes`; a file that is cut or damaged is read up to there, which is
+    noted, too. Raises UsageError, at once, when the file cannot be opened or its first lines are of no format known here.
     """
     notes = notes if notes is not None else LogNotes()
     lines = _lines(path, notes)

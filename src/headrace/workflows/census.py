@@ -100,7 +100,8 @@ def _findings(
     if other is not None:
         yield from findings.mismatch(differences, (_images_of(counted), _images_of(other)))
     if counted.traffic is not None:
-        yield findings.cache(worth, counted.traffic, entry_bytes)
+        if counted.traffic.keys.requests:
+            yield findings.cache(worth, counted.traffic, entry_bytes)
         yield findings.requests(counted.traffic)
     elif counted.makeup is not None:
         yield from findings.images(counted.makeup, counted.repeated)

@@ -18,7 +18,7 @@ from headrace.records.rows.load import ImageRow, OutcomeRow
 from headrace.store.access_logs import STANDARD_INPUT, LogNotes, is_access_log, read_access_logs
 from headrace.store.captures.reader import Capture
 from headrace.workflows.image_files import SUFFIXES
-from headrace.workflows.image_sets import LISTS, PACKS, ImageSet, open_images
+from headrace.workflows.image_sets import LISTS, PACKS, ImageSet, open_images, spelled
 
 _HEAD_BYTES = 1 << 18
 """Read of each file at first: nearly every header ends before."""
@@ -113,7 +113,8 @@ def _images(places: Sequence[Path], reading: Reading) -> Counted:
             facts = _facts(images, number)
         except (HeadraceError, OSError) as problem:
             reasons[problem.code if isinstance(problem, RequestError) else "unreadable"] += 1
-            examples.append(f"{images.name(number)}: {problem}") if len(examples) < _EXAMPLES else None
+            if len(examples) < _EXAMPLES:
+                examples.append(spelled(f"{images.name(number)}: {problem}"))
             continue
         counter.add(facts)
         of_size[facts.size_bytes or 0].append(number)
@@ -121,11 +122,11 @@ def _images(places: Sequence[Path], reading: Reading) -> Counted:
     return Counted(
         place=_named(places),
         makeup=counter.makeup(),
-        largest=largest[1] or None,
+        largest=spelled(largest[1]) or None,
         repeated=sum(_repeated(images, alike) for alike in of_size.values() if len(alike) > 1),
         unreadable=dict(reasons.most_common()),
         examples=tuple(examples),
-        remarks=images.remarks,
+        remarks=tuple(map(spelled, images.remarks)),
     )
 
 
@@ -194,8 +195,8 @@ def _logs(places: Sequence[Path], reading: Reading) -> Counted:
         traffic=traffic,
         sizes_of_answers=traffic.makeup() is not None,
         unreadable={"no entry": notes.skipped} if notes.skipped else {},
-        examples=tuple(notes.examples),
-        remarks=(*notes.damage, *(f"read as {name}" for name in notes.formats)),
+        examples=tuple(map(spelled, notes.examples)),
+        remarks=(*map(spelled, notes.damage), *(f"read as {name}" for name in notes.formats)),
     )
 
 
@@ -247,4 +248,4 @@ def _known(value: float | None) -> int | None:
 
 
 def _named(places: Sequence[Path]) -> str:
-    return str(places[0]) if len(places) == 1 else f"{places[0]} and {len(places) - 1} more"
+    return spelled(str(places[0])) + (f" and {len(places) - 1} more" if len(places) > 1 else "")

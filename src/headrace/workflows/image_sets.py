@@ -48,6 +48,11 @@ def open_images(*places: Path, most: int | None = None) -> ImageSet:
     return joined
 
 
+def spelled(text: str) -> str:
+    """A name of a file, or text with one in it, as UTF-8 can hold it: names may have any bytes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def is_url(name: str) -> bool:
     """Whether the name of an image is where it lies on the network."""
     return name.startswith(("http://", "https://"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import ceil, isfinite
 
 from headrace.core.census.cache import FEWEST_REQUESTS, CacheWorth
-from headrace.core.census.compare import ENOUGH_IMAGES, MATTERS_SHARE, TOO_NOISY, Difference
+from headrace.core.census.compare import ENOUGH_IMAGES, TOO_NOISY, Difference
 from headrace.core.census.facts import Makeup, Sizes
 from headrace.core.census.traffic import Traffic
 from headrace.units import format_bytes, format_rate
@@ -37,14 +37,10 @@ def mismatch(differences: Sequence[Difference], images: tuple[int, int]) -> Iter
 def _enough(differences: Sequence[Difference], images: tuple[int, int]) -> int:
     """Images on each side for every doubt to be settled: noise falls with the root of their number. In round hundreds."""
     spread = sum(1 / max(1, count) for count in images)
-    needed = max(
-        2 / spread * (one.noise / min(TOO_NOISY, max(one.distance, MATTERS_SHARE))) ** 2
-        if isfinite(one.noise)
-        else ENOUGH_IMAGES
-        for one in differences
-        if one.finding == "too few to tell"
-    )
-    return 100 * ceil(max(ENOUGH_IMAGES, needed) / 100)
+    unsure = [one for one in differences if one.finding == "too few to tell" and isfinite(one.noise)]
+    aims = [one.distance if one.noise <= TOO_NOISY else TOO_NOISY for one in unsure]
+    needed = [2 / spread * (one.noise / aim) ** 2 for one, aim in zip(unsure, aims, strict=True)]
+    return 100 * ceil(max(needed, default=ENOUGH_IMAGES) / 100)
 
 
 def _said(difference: Difference) -> str:

@@ -14,7 +14,8 @@ import orjson
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "time": (
-        "time", "timestamp", "@timestamp", "ts", "t", "t_s", "msec", "time_iso8601", "time_local", "datetime", "date", "start_time", "StartUTC",
+        "time", "timestamp", "@timestamp", "ts", "t", "t_s", "msec", "time_iso8601", "time_local", "datetime", "date", "start_time",
+        "StartUTC",
     ),
     "url": (
         "image", "image_url", "image_id", "key", "url", "uri", "request_uri", "path", "request_url", "request.uri", "request.url",

@@ -14,6 +14,8 @@ WARN_WAIT = 0.1
 WARN_UNTOLD_CORES, WARN_UNTOLD_SHARE = 0.05, 0.2
 """CPU time of threads or processes too short-lived to be seen is told from here on; below, readings of two sources just differ."""
 WARN_MISSED = 0.01
+_MOST_STAGES = 16
+"""A server has six; a page may say anything."""
 _FEW_PORTS = 3
 """Of more, those without any client are left out."""
 _LONG_S = 30.0
@@ -159,7 +161,7 @@ def _moving(figures: Figures) -> Iterator[Line]:
 
 def _stages(figures: Figures) -> Iterator[Line]:
     found = figures.named("stage.", ".done_per_s")
-    for stage in sorted(found, key=lambda name: (*STAGES, name).index(name)):
+    for stage in sorted(found, key=lambda name: (*STAGES, name).index(name))[:_MOST_STAGES]:
         wait = figures.series.get(f"stage.{stage}.wait_ms")
         service = figures.series.get(f"stage.{stage}.service_ms")
         if wait and service:

@@ -18,7 +18,7 @@ from headrace.records.recipe import RecipeFile
 from headrace.records.rows.load import ImageRow
 from headrace.records.settings import Settings
 from headrace.serve.engine.memory import keep_freed_memory
-from headrace.workflows.image_sets import ImageSet
+from headrace.workflows.image_sets import ImageSet, spelled
 from headrace.workflows.isolation.asking import Asker, Sink
 from headrace.workflows.isolation.links import Link, links_of
 from headrace.workflows.isolation.meter import Pace, Rounds, Tell
@@ -131,7 +131,7 @@ def _row(sample: Sample) -> ImageRow:
     header = sample.header
     return ImageRow(
         sample.number,
-        sample.encoded.name,
+        spelled(sample.encoded.name),
         header.format,
         len(sample.encoded.data),
         header.width,
@@ -147,7 +147,7 @@ class _Http:
         make = as_body(Endpoint.of(f"http://127.0.0.1:{server.port}/predict")).make
         self._shots = cycle(
             [
-                make(Item(image.number, image.encoded.name, bytes(image.encoded.data)))
+                make(Item(image.number, spelled(image.encoded.name), bytes(image.encoded.data)))
                 for image in samples.images
             ]
         )

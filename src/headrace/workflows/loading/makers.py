@@ -13,6 +13,7 @@ from headrace.load.template import as_template, parse_template
 from headrace.load.wire import Endpoint, Maker, as_body, as_form, as_url, expecting
 from headrace.store.recipe_files import load_recipe
 from headrace.units import format_bytes
+from headrace.workflows.image_sets import spelled
 
 KINDS = ("body", "form", "url", "oip", "oip-json")
 MOST_TEMPLATE_BYTES = 16 * 2**20
@@ -48,8 +49,8 @@ class Sending:
         """For the capture. Values of header fields are left out: they may be secrets."""
         return {
             "as": self.kind if self.template is None else "template",
-            "template": None if self.template is None else str(self.template),
-            "recipe": None if self.recipe is None else str(self.recipe),
+            "template": None if self.template is None else spelled(str(self.template)),
+            "recipe": None if self.recipe is None else spelled(str(self.recipe)),
             "fields": [field.partition(":")[0] for field in self.fields],
             "expect": self.expect,
         }

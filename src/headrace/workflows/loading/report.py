@@ -13,6 +13,7 @@ from headrace.core.load.goal import Goal
 from headrace.core.load.tally import Bill, Tally
 from headrace.core.load.validity import BEYOND_MIN, validity
 from headrace.core.stats.latency import Interval, supported
+from headrace.workflows.image_sets import spelled
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 JUDGED = (0.99, 0.95, 0.9, 0.5)
@@ -143,7 +144,7 @@ class LoadReport:
             "interrupted": self.interrupted,
             "remarks": self.remarks,
             "capacity": _capacity_dict(self.capacity),
-            "capture": None if self.folder is None else str(self.folder),
+            "capture": None if self.folder is None else spelled(str(self.folder)),
             "trouble": self.trouble,
         }
 

@@ -14,7 +14,7 @@ from headrace.load.shot import Shot
 from headrace.load.wire import Item, Maker
 from headrace.records.rows.load import ImageRow
 from headrace.units import format_bytes
-from headrace.workflows.image_sets import ImageSet, is_url
+from headrace.workflows.image_sets import ImageSet, is_url, spelled
 
 MOST_BYTES = 2 * 2**30
 """Of requests in memory, and at most a quarter of the machine's: a disk read during the run would be measured as the service's latency."""
@@ -63,7 +63,7 @@ def fill(
 
 def _remarks(images: ImageSet, made: int, refused: list[str], fits: bool, room_bytes: int) -> Iterator[str]:
     if refused:
-        yield f"{len(refused)} images are left out, the first as {refused[0]}"
+        yield f"{len(refused)} images are left out, the first as {spelled(refused[0])}"
     if not fits:
         yield (
             f"{made} of {images.count} images are sent, drawn by lot: more do not fit into {format_bytes(room_bytes)} of memory"
@@ -77,7 +77,7 @@ def _made(images: ImageSet, number: int, maker: Maker) -> tuple[ImageRow, Shot]:
     if maker.wants == "bytes" and is_url(name):
         raise UsageError(f"{name} is not fetched; send URLs with --as url or a template, or name files")
     data = images.read(number) if maker.wants == "bytes" else b""
-    return _row(number, name, data), maker.make(Item(number, name, data))
+    return _row(number, spelled(name), data), maker.make(Item(number, spelled(name), data))
 
 
 def _row(number: int, name: str, data: bytes) -> ImageRow:
