@@ -12,6 +12,7 @@ from tests.watched_processes import Pids, Reading, program
 from headrace.core.watching.secrets import command_without_secrets
 from headrace.probe.processes import ProcessesProbe
 from headrace.probe.unseen import UnseenOnce
+from headrace.records.capture import Unseen
 from headrace.records.rows.process import TaskRow
 
 
@@ -69,7 +70,9 @@ def test_captures_have_no_secrets_of_command_lines() -> None:
         assert b"hunter2" in Path(f"/proc/{watched.pid}/cmdline").read_bytes()
 
 
-def test_what_was_not_seen_is_told_without_secrets() -> None:
+def test_what_was_not_seen_is_told_without_secrets_and_steers_no_terminal() -> None:
     unseen = UnseenOnce("stages")
+    unseen.add("control groups above /a\x1b[2J\nb", "/c\udcff")
+    assert unseen.all() == (Unseen("stages", "control groups above /a?[2J?b", "/c?"),)
     unseen.add("stages at http://me:hunter2@h/metrics?token=hunter2", "http://me:hunter2@h is gone")
     assert "hunter2" not in repr(unseen.all())

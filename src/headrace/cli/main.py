@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from headrace import __version__
 from headrace.cli.verbs import VERBS
-from headrace.errors import HeadraceError, UsageError
+from headrace.errors import HeadraceError, StorageError, UsageError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,9 +28,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return problem.exit_code
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+    except (
+        OSError
+    ) as problem:  # what is printed does not arrive: a reader that has gone, a full disk, a closed terminal
+        if sys.stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(problem, BrokenPipeError):
+            return 128 + signal.SIGPIPE
+        where = problem.filename or "standard output"
+        print(f"headrace: {where}: {problem.strerror or problem}", file=sys.stderr)
+        return StorageError.exit_code
 
 
 def _run(arguments: Sequence[str] | None) -> int:

@@ -18,7 +18,12 @@ class UnseenOnce:
 
     def add(self, what: str, why: str) -> None:
         if len(self._told) < MOST:
-            self._told.setdefault(Unseen(self._probe, without_secrets(what), without_secrets(why)))
+            self._told.setdefault(Unseen(self._probe, _harmless(what), _harmless(why)))
 
     def all(self) -> tuple[Unseen, ...]:
         return tuple(self._told)
+
+
+def _harmless(text: str) -> str:
+    """Names of groups, files and pages are in it, and it is printed."""
+    return "".join(sign if sign.isprintable() else "?" for sign in without_secrets(text))
